@@ -1,0 +1,1 @@
+"""Rowmill runs an LLM over every row of a data set."""

@@ -1,0 +1,101 @@
+"""The error tree and the kinds of failure.
+
+Exceptions mean that the job cannot go on.  A row that ends badly is data, not an exception: it is an
+`Outcome` with a `Failure` (see `records`).
+
+    RowmillError
+    ├── JobError            exit 2: nothing was sent
+    │   ├── SourceError       the input cannot be opened or read
+    │   ├── OutputError       the output cannot be written, or its columns clash
+    │   ├── RunFileError      the run file is damaged, too new, or missing
+    │   ├── LockedError       another process writes this run file
+    │   └── ChangedError      the job differs from the one that answered the finished rows
+    └── StoreFullError      exit 4: the disk is full; what was committed is safe
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+
+class RowmillError(Exception):
+    """Base of everything that Rowmill raises on purpose; its text is fit to show to the user."""
+
+
+class JobError(RowmillError):
+    """The job, its input or its output is wrong; nothing was sent.
+
+    `faults` holds every fault found, one sentence each, with its line where there is one.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults: Sequence[str] = faults
+
+
+class SourceError(JobError):
+    """The input cannot be opened or read."""
+
+
+class OutputError(JobError):
+    """The output cannot be written there, or its columns clash."""
+
+
+class RunFileError(JobError):
+    """The run file is damaged, made by a newer Rowmill, or not there."""
+
+
+class LockedError(JobError):
+    """Another process writes this run file."""
+
+
+class ChangedError(JobError):
+    """The job differs from the one under which finished rows were answered."""
+
+
+class StoreFullError(RowmillError):
+    """The run file cannot grow: the disk is full.  What was committed is safe."""
+
+
+class FailureKind(StrEnum):
+    """What went wrong with one attempt or one row; what follows is decided in `steps` and the lane."""
+
+    THROTTLED = "throttled"  # 429 and its like: the lane waits, no attempt is used up
+    QUOTA = "quota"  # money or quota is gone: the lane is parked
+    CREDENTIALS = "credentials"  # 401: the lane is parked
+    FORBIDDEN = "forbidden"  # 403: credentials, or this row alone while others succeed
+    MODEL_MISSING = "model_missing"  # 404 that names the model: hopeless
+    UNREACHABLE = "unreachable"  # refused, DNS, connect timeout: nothing was sent
+    RESET = "reset"  # the connection was lost after sending
+    TLS = "tls"  # the certificate is not trusted: stop at once
+    TIMEOUT = "timeout"  # the attempt's deadline passed; it may have been billed
+    SERVER = "server"  # 408 409 425 5xx: retried with back-off
+    UNREADABLE = "unreadable"  # empty, cut, HTML, bad encoding: retried with back-off
+    BAD_REQUEST = "bad_request"  # 400 413 422: this row fails, one request
+    CONTEXT_LENGTH = "context_length"  # the row is too long for the model
+    FILTERED = "filtered"  # the provider's content filter refused
+    REFUSED = "refused"  # the model declined
+    TRUNCATED = "truncated"  # the reply ended at the token limit
+    INVALID = "invalid"  # replied, but not a valid answer
+    INPUT = "input"  # the input line could not be read
+    TEMPLATE = "template"  # the prompt could not be rendered for this row
+
+
+class StopReason(StrEnum):
+    """Why a run ended; `exit_code` gives the process's exit code."""
+
+    FINISHED = "finished"
+    BUDGET = "budget"
+    QUOTA = "quota"
+    CREDENTIALS = "credentials"
+    MODEL_MISSING = "model_missing"
+    HOPELESS = "hopeless"
+    TLS = "tls"
+    FAILURE_RATE = "failure_rate"
+    OUTAGE = "outage"
+    MAX_DURATION = "max_duration"
+    DISK_FULL = "disk_full"
+    SOURCE = "source"  # the input broke off while it was read
+    INTERRUPTED = "interrupted"  # SIGINT
+    TERMINATED = "terminated"  # SIGTERM

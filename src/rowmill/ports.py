@@ -1,0 +1,122 @@
+"""What the engine asks of the edges, as Protocols.  An edge implements one and sees nothing above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from rowmill.events import Event
+from rowmill.records import Attempt, Failure, Fault, Outcome, RawReply, Reply, Request
+
+
+class Chunk(Protocol):
+    """About 1,000 consecutive rows of input with exact types; immutable.  See `chunks` for the three kinds."""
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """0-based place in the input of each row, rising."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Column names in order of first appearance in this chunk."""
+
+    @property
+    def faults(self) -> Mapping[int, Fault]:
+        """Offset in the chunk -> why that line is not a row (its record is empty)."""
+
+    def __len__(self) -> int: ...
+
+    def values(self, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+        """One mapping a row with the named columns (None: all) that the row has."""
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One whole row of input at a time, as plain Python values."""
+
+    def take(self, offsets: Sequence[int]) -> Chunk:
+        """The rows at these offsets, as a chunk that keeps their indices."""
+
+    def encode(self) -> tuple[str, bytes]:
+        """(layout, bytes) from which `chunks.decode` makes an equal chunk; equal input gives equal bytes."""
+
+
+class Source(Protocol):
+    """Where rows come from.
+
+    `chunks()` reads from the start, in order, in bounded memory, and never raises for a bad line: that line
+    becomes a fault.  It raises SourceError when the input cannot be opened or breaks off.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the user calls it: path, glob, '-'."""
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether `chunks()` may be called again (False for standard input)."""
+
+    def chunks(self) -> Iterator[Chunk]: ...
+
+    def size_hint(self) -> int | None:
+        """Number of rows where the format tells without reading all (Parquet), else None."""
+
+
+class Transport(Protocol):
+    """HTTP: request bytes in, status, headers and body out.  Holds connections; closed by its owner."""
+
+    async def send(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> RawReply | Failure:
+        """POST `body`.  `timeout_s` covers connecting, sending and the whole reply.
+
+        Never raises for anything the network does: UNREACHABLE (nothing was sent), RESET, TIMEOUT, TLS and
+        UNREADABLE (body cut short) come back as Failures without secrets in them.
+        """
+
+    async def close(self) -> None: ...
+
+
+class Provider(Protocol):
+    """Speaks one API's dialect over a transport, or calls a function."""
+
+    async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+        """Sends one request.  Any HTTP status is a RawReply; only the network's faults are Failures."""
+
+    def read(self, raw: RawReply) -> Reply | Failure:
+        """Reads a raw reply; pure, so stored replies can be read again."""
+
+    async def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """The run file as the engine sees it.  All calls are made on the engine's loop and return at once."""
+
+    def save_attempt(self, attempt: Attempt) -> None:
+        """Queues one attempt for the next group commit."""
+
+    def save_outcome(self, outcome: Outcome) -> None:
+        """Queues one outcome; committed together with or after the attempts queued before it."""
+
+    def full(self) -> bool:
+        """Whether so much is uncommitted that workers must wait for `room()`."""
+
+    async def room(self) -> None:
+        """Returns when workers may go on; raises StoreFullError when the disk is full."""
+
+
+class Sink(Protocol):
+    """Writes output rows into one file: a temporary name first, the final name at `commit`."""
+
+    def write(self, batch: Any) -> None:
+        """Appends one `outputs.Batch`; batches come in row order."""
+
+    def commit(self) -> None:
+        """Makes the output appear whole under its final name, fsynced."""
+
+    def abort(self) -> None:
+        """Takes the temporary file away; the final name is as it was."""
+
+
+class Observer(Protocol):
+    """Is told rare events; reads counters by itself.  Must not raise and must not block."""
+
+    def tell(self, event: Event) -> None: ...
