@@ -9,6 +9,19 @@ from rowmill.events import Event
 from rowmill.records import Attempt, Failure, Fault, Outcome, RawReply, Reply, Request
 
 
+class Clock(Protocol):
+    """Time and chance, passed in so that tests own them."""
+
+    def now(self) -> float:
+        """Seconds on the running loop's clock."""
+
+    def wall(self) -> float:
+        """Unix time."""
+
+    def random(self) -> float:
+        """Uniform in [0, 1)."""
+
+
 class Chunk(Protocol):
     """About 1,000 consecutive rows of input with exact types; immutable.  See `chunks` for the three kinds."""
 

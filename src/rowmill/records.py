@@ -46,13 +46,14 @@ class Row(NamedTuple):
 
     `index` is its 0-based place in the input, `values` holds the columns that the job needs (templates,
     routing), `fault` is set when the input line could not be read, `unread` is a raw reply that an earlier
-    session stored but did not read.
+    session stored but did not read, `lane_failures` counts its throttled, reset and 403 attempts of earlier sessions.
     """
 
     index: int
     values: Mapping[str, object]
     fault: Fault | None = None
     unread: RawReply | None = None
+    lane_failures: int = 0
 
 
 class Message(NamedTuple):
@@ -138,11 +139,10 @@ class Failure:
 class Attempt(NamedTuple):
     """One request as the run file logs it; append only.  `sent_at` is Unix time.
 
-    `body` is the raw reply with secrets taken out, None where there was none (or an error's excerpt suffices).
+    `body` is the raw reply (of an error an excerpt), None where there was none; the store takes secrets out of it.
     """
 
     index: int
-    number: int
     endpoint: str
     sent_at: float
     latency_s: float | None

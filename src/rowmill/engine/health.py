@@ -1,0 +1,221 @@
+"""Whether a lane may send: open, paused, probing or parked, and whose fault a failure is.
+
+Pure state and arithmetic: time and randomness are passed in.  It must not know of coroutines.
+
+A lane's trouble (throttled, server gone) pauses the whole lane; after the pause one request at a time probes it,
+and a success opens it.  A row is itself the trouble when requests sent after it were accepted while it was not, or
+when it was refused as a probe and the next probe was accepted; from then on its failures use up its attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from rowmill.errors import FailureKind, StopReason
+from rowmill.records import Failure
+from rowmill.steps import RowState
+
+BREAKER_ATTEMPTS = 20
+BREAKER_ROWS = 10
+GONE_ROWS = 3
+FIRST_PROBE_S, LONGEST_PROBE_S = 0.25, 4.0
+FIRST_THROTTLE_S, LONGEST_THROTTLE_S = 1.0, 15.0
+
+PARKS: Mapping[FailureKind, StopReason] = {
+    FailureKind.QUOTA: StopReason.QUOTA,
+    FailureKind.CREDENTIALS: StopReason.CREDENTIALS,
+    FailureKind.MODEL_MISSING: StopReason.MODEL_MISSING,
+    FailureKind.TLS: StopReason.TLS,
+}
+SERVER_FAULTS = frozenset({FailureKind.SERVER, FailureKind.TIMEOUT, FailureKind.UNREADABLE})
+
+
+class Verdict(NamedTuple):
+    """`charged`: the failure uses up one of the row's attempts.  `pause_s`: it began a pause of the lane."""
+
+    charged: bool
+    pause_s: float | None = None
+
+
+class Health:
+    """One lane's state.  `until_s` is on the clock that `now` comes from; `parked` is final for the session."""
+
+    def __init__(self, max_outage_s: float, random: Callable[[], float]) -> None:
+        self.until_s = 0.0
+        self.why: str | None = None
+        self.probing = False
+        self.throttled = False
+        self.parked: StopReason | None = None
+        self.parked_why = ""
+        self.oks = 0
+        self._max_outage_s = max_outage_s
+        self._random = random
+        self._sends = 0
+        self._last_ok_number = 0
+        self._overtaken_below = 0
+        self._probe: RowState | None = None
+        self._refused_probe: RowState | None = None
+        self._episode_sends = 0
+        self._waits = 0
+        self._trouble_since_s: float | None = None
+        self._failing_rows: set[int] = set()
+        self._failing_attempts = 0
+
+    def may_send(self, now: float) -> bool:
+        """Whether one more request may go out now."""
+        return self.parked is None and now >= self.until_s and not (self.probing and self._probe is not None)
+
+    def avoids(self, state: RowState) -> bool:
+        """Whether another row, if there is one, makes the better probe: this one was refused as the last."""
+        return self.probing and (self._refused_probe is state or state.suspect)
+
+    def sent(self, state: RowState) -> None:
+        """Numbers a send; the first one after a pause is the probe."""
+        if self.probing and self._waits == 1:
+            self._overtaken_below = self._last_ok_number
+        if state.lane_failures and 0 < state.send_number < self._overtaken_below:
+            state.suspect = True
+        self._sends += 1
+        state.send_number = self._sends
+        if state.requests == 0 and state.lane_failures == 0:
+            state.oks_at_start = self.oks
+        if self.probing:
+            self._probe = state
+
+    def succeeded(self, state: RowState) -> None:
+        """A reply came that shows a working server, whatever it says about the row."""
+        self.oks += 1
+        self._last_ok_number = max(self._last_ok_number, state.send_number)
+        if self._failing_attempts:
+            self._failing_rows.clear()
+            self._failing_attempts = 0
+        if self._trouble_since_s is not None and state.send_number > self._episode_sends:
+            self._open(state)
+
+    def abandoned(self, state: RowState) -> None:
+        """A send ended without telling anything, being cancelled."""
+        if self._probe is state:
+            self._probe = None
+
+    def failed(self, state: RowState, failure: Failure, now: float, *, alone: bool) -> Verdict:
+        """Judges a failure.  `alone` says that no other row is left that could tell row and lane apart."""
+        kind = failure.kind
+        if kind in PARKS:
+            self.park(PARKS[kind], failure.message)
+            return Verdict(charged=False)
+        if kind in SERVER_FAULTS:
+            return self._server_fault(state, failure, now)
+        if kind not in (
+            FailureKind.THROTTLED,
+            FailureKind.RESET,
+            FailureKind.FORBIDDEN,
+            FailureKind.UNREACHABLE,
+        ):
+            self.succeeded(state)
+            return Verdict(charged=True)
+        charged = self._is_the_rows_own(state, kind, alone)
+        state.lane_failures += 1
+        state.oks_before = self.oks
+        return Verdict(charged, self._lane_fault(state, failure, now, charged))
+
+    def may_end(self, state: RowState) -> bool:
+        """Whether server faults may fail this row for good: not while they may be an outage not yet told."""
+        return self.oks > state.oks_at_start or self._failing_attempts >= BREAKER_ATTEMPTS
+
+    def park(self, reason: StopReason, why: str) -> None:
+        """Takes the lane out for the rest of the session; the first reason stands."""
+        if self.parked is None:
+            self.parked, self.parked_why = reason, why
+
+    def check_outage(self, now: float) -> None:
+        """Parks a lane that has had no success for `max_outage_s`."""
+        since = self._trouble_since_s
+        if since is not None and now - since >= self._max_outage_s:
+            self.park(StopReason.OUTAGE, f"no success for {now - since:.0f} s (max_outage_s): {self.why}")
+
+    def _is_the_rows_own(self, state: RowState, kind: FailureKind, alone: bool) -> bool:
+        if kind is FailureKind.UNREACHABLE:
+            return False
+        others_since = self.oks > state.oks_before and state.lane_failures > 0
+        if kind is not FailureKind.THROTTLED:
+            return others_since or (alone and (kind is FailureKind.RESET or self.oks > 0))
+        guilty = self._last_ok_number > state.send_number or (state.suspect and (others_since or alone))
+        state.suspect = state.suspect or guilty
+        return guilty
+
+    def _lane_fault(self, state: RowState, failure: Failure, now: float, charged: bool) -> float | None:
+        kind = failure.kind
+        if kind in (FailureKind.THROTTLED, FailureKind.UNREACHABLE):
+            return self._pause(state, failure, now)
+        if charged:
+            self._probe_over(state)
+            return None
+        self._failing_attempts += 1
+        self._failing_rows.add(state.row.index)
+        if kind is FailureKind.FORBIDDEN:
+            self._probe_over(state)
+            if len(self._failing_rows) >= GONE_ROWS or state.lane_failures >= GONE_ROWS:
+                self.park(StopReason.CREDENTIALS, failure.message)
+            return None
+        if self.probing or len(self._failing_rows) >= GONE_ROWS:
+            return self._pause(state, failure, now)
+        return None
+
+    def _server_fault(self, state: RowState, failure: Failure, now: float) -> Verdict:
+        self._failing_attempts += 1
+        if len(self._failing_rows) < BREAKER_ROWS:
+            self._failing_rows.add(state.row.index)
+        broken = self._failing_attempts >= BREAKER_ATTEMPTS and len(self._failing_rows) >= BREAKER_ROWS
+        if self._probe is state or broken:
+            return Verdict(charged=False, pause_s=self._pause(state, failure, now))
+        return Verdict(charged=True)
+
+    def _pause(self, state: RowState, failure: Failure, now: float) -> float | None:
+        """Begins a pause, or prolongs the present one; the length if it is news."""
+        if self._trouble_since_s is None:
+            self._trouble_since_s = now
+        elif state.send_number <= self._episode_sends and self._probe is not state:
+            return self._prolong(failure, now)
+        if self._probe is state:
+            self._refused_probe = state
+        self._probe = None
+        self.throttled = failure.kind is FailureKind.THROTTLED
+        self.probing = True
+        self.why = f"throttled: {failure.message}" if self.throttled else failure.message
+        self._episode_sends = self._sends
+        wait_s = self._wait_s(failure)
+        if wait_s > self._max_outage_s:
+            self.park(StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self.why}")
+        self.until_s = now + wait_s
+        self._waits += 1
+        return wait_s
+
+    def _prolong(self, failure: Failure, now: float) -> float | None:
+        asked_s = failure.retry_after_s or 0.0
+        if now + asked_s > self.until_s and self._probe is None:
+            self.until_s = now + asked_s
+            return asked_s
+        return None
+
+    def _wait_s(self, failure: Failure) -> float:
+        jitter = self._random()
+        if failure.retry_after_s is not None and failure.retry_after_s > 0:
+            return failure.retry_after_s + 0.05 * jitter
+        if self.throttled:
+            return min(LONGEST_THROTTLE_S, FIRST_THROTTLE_S * 2.0**self._waits) * (0.1 + 0.9 * jitter)
+        return min(LONGEST_PROBE_S, FIRST_PROBE_S * 2.0**self._waits) * (0.75 + 0.25 * jitter)
+
+    def _probe_over(self, state: RowState) -> None:
+        if self._probe is state:
+            self._probe = None
+
+    def _open(self, state: RowState) -> None:
+        if self._probe is state and self._refused_probe not in (None, state) and self.throttled:
+            assert self._refused_probe is not None
+            self._refused_probe.suspect = True
+        self._probe = self._refused_probe = None
+        self.probing = self.throttled = False
+        self.why = None
+        self._waits = 0
+        self._trouble_since_s = None

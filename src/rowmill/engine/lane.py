@@ -1,0 +1,216 @@
+"""One endpoint and all that belongs to it: its slots, its health, its waiting rows.
+
+Workers pull steps from it; it never pushes.  It must not know how a row is rendered, read or saved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+from rowmill.engine.feed import Feed
+from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
+from rowmill.engine.tally import LaneTally
+from rowmill.events import Event, LaneParked, LanePaused, LaneResumed
+from rowmill.ports import Clock, Provider
+from rowmill.records import Failure, RawReply
+from rowmill.steps import RowState
+
+MOST_WAITING_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LaneConfig:
+    """What a lane is told.  `in_flight` is the concurrency limit (>= 1); times are in seconds."""
+
+    name: str
+    model: str
+    in_flight: int = 20
+    timeout_s: float = 120.0
+    max_outage_s: float = 600.0
+
+
+class Lane:
+    """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once."""
+
+    def __init__(
+        self,
+        config: LaneConfig,
+        provider: Provider,
+        feed: Feed,
+        clock: Clock,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self.config = config
+        self.provider = provider
+        self.limit = config.in_flight
+        self.in_flight = 0
+        self.peak_in_flight = 0
+        self.tally = LaneTally()
+        self.health = Health(config.max_outage_s, clock.random)
+        self._feed = feed
+        self._clock = clock
+        self._tell = tell
+        self._heap: list[tuple[float, int, RowState]] = []
+        self._order = count()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+        feed.subscribe(self.wake)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for a retry."""
+        return len(self._heap)
+
+    async def take(self) -> RowState | None:
+        """The next step for a worker, which holds a slot until `release`; None when there is nothing left to do."""
+        while True:
+            state = self._admit()
+            if state is not None:
+                self.in_flight += 1
+                self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+                if self._idle:
+                    self.wake()
+                return state
+            if self._is_over():
+                self._wake_all()
+                return None
+            await self._pause_worker()
+
+    def release(self) -> None:
+        """Gives the slot back."""
+        self.in_flight -= 1
+        if self._idle:
+            self.wake()
+
+    def put_back(self, state: RowState, delay_s: float) -> None:
+        """Lets a row wait for `delay_s` without holding a slot."""
+        heapq.heappush(self._heap, (self._clock.now() + delay_s, next(self._order), state))
+
+    async def send(self, state: RowState, timeout_s: float) -> RawReply | Failure:
+        """Sends a row's request; every send is counted and numbered."""
+        assert state.request is not None
+        self.health.sent(state)
+        self.tally.requests += 1
+        answered = False
+        try:
+            raw = await self.provider.send(state.request, timeout_s)
+            answered = True
+            return raw
+        finally:
+            if not answered:
+                self.health.abandoned(state)
+
+    def succeeded(self, state: RowState) -> None:
+        """A valid answer came."""
+        was_probing = self.health.probing
+        self.health.succeeded(state)
+        self.tally.succeeded += 1
+        if was_probing and not self.health.probing:
+            self._resumed()
+
+    def judge(self, state: RowState, failure: Failure) -> Verdict:
+        """Counts a failure and decides whether it is the row's or the lane's."""
+        was_probing = self.health.probing
+        verdict = self.health.failed(state, failure, self._clock.now(), alone=self.is_alone())
+        self.tally.failed(failure.kind)
+        self.health.check_outage(self._clock.now())
+        if self.health.parked is not None:
+            self._tell(LaneParked(self.config.name, self.health.parked_why))
+            self._wake_all()
+        elif verdict.pause_s is not None:
+            self._tell(LanePaused(self.config.name, verdict.pause_s, self.health.why or failure.message))
+        elif was_probing and not self.health.probing:
+            self._resumed()
+        return verdict
+
+    def must_hold(self, state: RowState, failure: Failure) -> bool:
+        """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
+        if failure.kind not in SERVER_FAULTS or self.health.may_end(state):
+            return False
+        return not self._feed.exhausted or len(self._heap) + self.in_flight >= BREAKER_ROWS
+
+    def is_alone(self) -> bool:
+        """Whether the row at hand is the only one left in this lane."""
+        return self._feed.exhausted and not self._heap and self.in_flight <= 1
+
+    def stop(self) -> None:
+        """Admits nothing any more; what is in flight goes on."""
+        self._stopping = True
+        self._wake_all()
+
+    def wake(self) -> None:
+        """Lets one idle worker look again; it passes the word on while there is more to do."""
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _admit(self) -> RowState | None:
+        """Invariant: whoever gets a row here counts as in flight until `release`."""
+        now = self._clock.now()
+        if self._stopping or self.in_flight >= self.limit or not self.health.may_send(now):
+            return None
+        if self._heap and self._heap[0][0] <= now:
+            state = heapq.heappop(self._heap)[2]
+            if not self.health.avoids(state):
+                return state
+            other = self._other_probe(now)
+            if other is None:
+                return state
+            self.put_back(state, 0.0)
+            return other
+        if len(self._heap) >= MOST_WAITING_ROWS + self.limit:
+            return None
+        row = self._feed.take()
+        return None if row is None else RowState(row)
+
+    def _other_probe(self, now: float) -> RowState | None:
+        if self._heap and self._heap[0][0] <= now:
+            return heapq.heappop(self._heap)[2]
+        row = self._feed.take()
+        return None if row is None else RowState(row)
+
+    def _is_over(self) -> bool:
+        if self._stopping or self.health.parked is not None:
+            return True
+        return self._feed.exhausted and not self._heap and self.in_flight == 0
+
+    async def _pause_worker(self) -> None:
+        self._arm()
+        waiter = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        await waiter
+
+    def _arm(self) -> None:
+        """Sets the one timer to when a waiting row may go."""
+        now = self._clock.now()
+        due = self.health.until_s if self.health.until_s > now else None
+        if self._heap and due is None and self._heap[0][0] > now:
+            due = self._heap[0][0]
+        if due is None:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= due and not self._timer.cancelled() and self._timer.when() > now:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.health.check_outage(self._clock.now())
+        self.wake() if self.health.parked is None else self._wake_all()
+
+    def _resumed(self) -> None:
+        self._tell(LaneResumed(self.config.name))
+        self.wake()
+
+    def _wake_all(self) -> None:
+        while self._idle:
+            self.wake()

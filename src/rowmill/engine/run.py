@@ -1,0 +1,192 @@
+"""A run from its start to its end: starts the feed and the workers, supervises, drains, stops.
+
+It must not know what a row is made of, nor where anything is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rowmill.engine.feed import Feed
+from rowmill.engine.lane import Lane
+from rowmill.engine.opening import Opening
+from rowmill.engine.tally import LaneView, Tally
+from rowmill.engine.worker import Desk, RowRules, work
+from rowmill.errors import StopReason, StoreFullError
+from rowmill.events import Event, RunEnded, RunStarted
+from rowmill.ports import Clock, Observer, Store
+from rowmill.records import Figures, Outcome, Status
+
+DRAIN_S = 10.0
+RATE_ROWS = 50
+SIGNALS = (StopReason.INTERRUPTED, StopReason.TERMINATED)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """When a run stops by itself.  `max_failure_rate` is 0 to 1, looked at after 50 rows; None is no limit."""
+
+    max_duration_s: float | None = None
+    max_failure_rate: float | None = None
+
+
+class Run:
+    """One session of a job.  `stop` may be called from any thread, also twice: the second time it drops everything."""
+
+    def __init__(
+        self,
+        rules: RowRules,
+        feed: Feed,
+        store: Store,
+        clock: Clock,
+        tally: Tally,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.lanes: list[Lane] = []
+        self._feed = feed
+        self._store = store
+        self._clock = clock
+        self._tally = tally
+        self._observers = observers
+        self._opening = Opening(has_succeeded=tally.counts[Status.OK] > 0)
+        self._desk = Desk(rules, store, clock, self._finished)
+        self._limits = RunLimits()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+        self._reason: StopReason | None = None
+        self._message = ""
+        self._deadline: asyncio.TimerHandle | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+
+    def tell(self, event: Event) -> None:
+        """Passes an event on to the observers."""
+        for observer in self._observers:
+            observer.tell(event)
+
+    def figures(self) -> Figures:
+        """The run as it stands now; from any thread."""
+        return self._tally.figures([_view(lane) for lane in self.lanes])
+
+    def stop(self, reason: StopReason, message: str = "") -> None:
+        """Asks the run to end; what is in flight is awaited, for 10 s after a signal."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._stop, reason, message)
+        else:
+            self._reason, self._message = reason, message
+
+    async def execute(self, limits: RunLimits) -> tuple[StopReason, str]:
+        """Runs until no row is left or something stops it; why, and what to tell the user."""
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        if self._reason is not None:
+            return self._reason, self._message
+        self._tick()
+        if limits.max_duration_s is not None:
+            text = f"max_duration_s of {limits.max_duration_s:g} s reached"
+            self._deadline = self._loop.call_later(
+                limits.max_duration_s, self._stop, StopReason.MAX_DURATION, text
+            )
+        self.tell(RunStarted(self.figures))
+        try:
+            await self._supervise()
+        finally:
+            self._tally.ended_s = self._clock.now()
+            for timer in (self._deadline, self._ticker):
+                if timer is not None:
+                    timer.cancel()
+            await self._feed.stop()
+            self.tell(RunEnded())
+        return self._ending()
+
+    async def _supervise(self) -> None:
+        self._feed.start()
+        for lane in self.lanes:
+            for _ in range(lane.limit):
+                self._workers.add(asyncio.ensure_future(work(lane, self._desk)))
+        error: BaseException | None = None
+        running: set[asyncio.Task[None]] = set(self._workers)
+        while running:
+            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+            for task in ended:
+                if not task.cancelled() and task.exception() is not None:
+                    error = error or task.exception()
+            if error is not None:
+                self._stop_lanes()
+        if isinstance(error, StoreFullError):
+            self._stop(StopReason.DISK_FULL, str(error))
+        elif error is not None:
+            raise error
+        self._release_held()
+
+    def _ending(self) -> tuple[StopReason, str]:
+        if self._reason is not None:
+            return self._reason, self._message
+        if self._feed.error is not None:
+            return StopReason.SOURCE, str(self._feed.error)
+        parked = [lane for lane in self.lanes if lane.health.parked is not None]
+        for lane in parked:
+            assert lane.health.parked is not None
+            return lane.health.parked, f"{lane.config.name}: {lane.health.parked_why}"
+        return StopReason.FINISHED, ""
+
+    def _stop(self, reason: StopReason, message: str) -> None:
+        if self._reason in SIGNALS and reason in SIGNALS:
+            for worker in self._workers:
+                worker.cancel()
+            return
+        if self._reason is None:
+            self._reason, self._message = reason, message
+        self._stop_lanes()
+        if reason in SIGNALS and self._loop is not None:
+            self._loop.call_later(DRAIN_S, self._cut_off)
+
+    def _cut_off(self) -> None:
+        for worker in self._workers:
+            worker.cancel()
+
+    def _stop_lanes(self) -> None:
+        for lane in self.lanes:
+            lane.stop()
+
+    def _finished(self, outcome: Outcome, refusal: str | None) -> None:
+        for ended in self._opening.admit(outcome, refusal):
+            self._save(ended)
+        hopeless = self._opening.hopeless
+        if hopeless is not None:
+            self._stop(StopReason.HOPELESS, f"the first rows were all refused alike: {hopeless}")
+        limit = self._limits.max_failure_rate
+        if limit is not None and self._tally.session_rows >= RATE_ROWS:
+            share = self._tally.session_bad / self._tally.session_rows
+            if share > limit:
+                self._stop(
+                    StopReason.FAILURE_RATE,
+                    f"{self._tally.session_bad} of {self._tally.session_rows} rows failed (max_failure_rate {limit:g})",
+                )
+
+    def _save(self, outcome: Outcome) -> None:
+        self._store.save_outcome(outcome)
+        self._tally.finished(outcome)
+
+    def _release_held(self) -> None:
+        if self._reason is not StopReason.HOPELESS:
+            for outcome in self._opening.release():
+                self._save(outcome)
+
+    def _tick(self) -> None:
+        """Once a second: samples the counters that rates are made of."""
+        assert self._loop is not None
+        now = self._clock.now()
+        self._tally.tick(now)
+        for lane in self.lanes:
+            lane.tally.tick(now)
+        self._ticker = self._loop.call_later(1.0, self._tick)
+
+
+def _view(lane: Lane) -> LaneView:
+    health = lane.health
+    why = health.parked_why if health.parked is not None else health.why
+    return LaneView(lane.config.name, lane.in_flight, lane.limit, lane.waiting, why, lane.tally)
+
+

@@ -1,0 +1,186 @@
+"""Counters of a run, and the figures made of them.  It counts; it must not decide anything."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rowmill.errors import FailureKind
+from rowmill.histogram import Histogram
+from rowmill.records import Figures, LaneFigures, Outcome, Status, Usage
+
+WINDOW_S = 10
+
+
+class Tick(NamedTuple):
+    """A lane's counters at one second."""
+
+    at_s: float
+    requests: int
+    succeeded: int
+    input_tokens: int
+    output_tokens: int
+
+
+class LaneTally:
+    """What one lane has done in this session."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.succeeded = 0
+        self.failures = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.retries: Counter[str] = Counter()
+        self.throttles: Counter[str] = Counter()
+        self.ticks: deque[Tick] = deque(maxlen=WINDOW_S + 1)
+
+    def failed(self, kind: FailureKind) -> None:
+        self.failures += 1
+        if kind is FailureKind.THROTTLED:
+            self.throttles[kind.value] += 1
+
+    def used(self, usage: Usage) -> None:
+        self.input_tokens += usage.input_tokens or 0
+        self.output_tokens += usage.output_tokens or 0
+
+    def tick(self, now: float) -> None:
+        """Called once a second; rates are differences over the last ten."""
+        self.ticks.append(
+            Tick(now, self.requests, self.succeeded, self.input_tokens, self.output_tokens)
+        )
+
+    def rates(self) -> tuple[float, float, float, float]:
+        """Requests, successes, input and output tokens a second over the window."""
+        if len(self.ticks) < 2:
+            return (0.0, 0.0, 0.0, 0.0)
+        first, last = self.ticks[0], self.ticks[-1]
+        seconds = max(last.at_s - first.at_s, 1e-9)
+        changes = [(after - before) / seconds for before, after in zip(first[1:], last[1:], strict=True)]
+        return (changes[0], changes[1], changes[2], changes[3])
+
+
+class LaneView(NamedTuple):
+    """What the figures show of a lane besides its tally."""
+
+    name: str
+    in_flight: int
+    limit: int
+    waiting: int
+    why: str | None
+    tally: LaneTally
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What earlier sessions have done, from the run file."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    latencies: Histogram = field(default_factory=Histogram)
+
+
+class Tally:
+    """Counts outcomes; `figures` may be called from any thread."""
+
+    def __init__(self, before: Before, now: Callable[[], float], total: Callable[[], int | None]) -> None:
+        self._before = before
+        self._now = now
+        self._total = total
+        self.started_s = now()
+        self.ended_s: float | None = None
+        self.session_rows = 0
+        self.session_bad = 0
+        self.counts: Counter[str] = Counter(before.counts)
+        self.cost_usd: float | None = before.cost_usd
+        self.latencies = Histogram()
+        self._ticks: deque[tuple[float, int]] = deque(maxlen=WINDOW_S + 1)
+
+    def finished(self, outcome: Outcome) -> None:
+        """Counts one row that has ended."""
+        self.session_rows += 1
+        self.counts[outcome.status] += 1
+        if outcome.status is Status.FAILED:
+            self.session_bad += 1
+        if outcome.latency_s is not None:
+            self.latencies.add(outcome.latency_s)
+        if outcome.attempts:
+            known = self.cost_usd is not None and outcome.cost_usd is not None
+            self.cost_usd = (self.cost_usd or 0.0) + (outcome.cost_usd or 0.0) if known else None
+
+    def moved(self, changed: Mapping[str, int]) -> None:
+        """The input changed: finished rows were found again or have left it."""
+        for status, number in changed.items():
+            self.counts[status] += number
+
+    def tick(self, now: float) -> None:
+        self._ticks.append((now, self.session_rows))
+
+    def elapsed_s(self) -> float:
+        return max((self.ended_s or self._now()) - self.started_s, 1e-9)
+
+    def _rate(self) -> float:
+        if self.ended_s is None and len(self._ticks) >= 2:
+            (first_s, first), (last_s, last) = self._ticks[0], self._ticks[-1]
+            return (last - first) / max(last_s - first_s, 1e-9)
+        return self.session_rows / self.elapsed_s()
+
+    def figures(self, lanes: Sequence[LaneView]) -> Figures:
+        """The run as it stands now."""
+        total = self._total()
+        counts = {status: number for status, number in dict(self.counts).items() if number}
+        done = sum(counts.values())
+        average = self.session_rows / self.elapsed_s()
+        latencies = Histogram(self._before.latencies.buckets())
+        latencies.merge(self.latencies)
+        retries: Counter[str] = Counter()
+        throttles: Counter[str] = Counter()
+        for lane in lanes:
+            retries.update(dict(lane.tally.retries))
+            throttles.update(dict(lane.tally.throttles))
+        return Figures(
+            total=total,
+            counts=counts,
+            session_rows=self.session_rows,
+            elapsed_s=self.elapsed_s(),
+            rows_per_s=self._rate(),
+            eta_s=(total - done) / average if total is not None and average > 0 else None,
+            requests=self._before.requests + sum(lane.tally.requests for lane in lanes),
+            input_tokens=self._before.input_tokens + sum(lane.tally.input_tokens for lane in lanes),
+            output_tokens=self._before.output_tokens + sum(lane.tally.output_tokens for lane in lanes),
+            cost_usd=self.cost_usd,
+            latency_s={
+                name: latencies.percentile(share)
+                for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+            },
+            retries=dict(retries),
+            throttles=dict(throttles),
+            lanes=[_lane_figures(lane) for lane in lanes],
+        )
+
+
+def _lane_figures(lane: LaneView) -> LaneFigures:
+    tally = lane.tally
+    requests, succeeded, input_tokens, output_tokens = tally.rates()
+    tried = tally.succeeded + tally.failures
+    return LaneFigures(
+        name=lane.name,
+        in_flight=lane.in_flight,
+        limit=lane.limit,
+        waiting=lane.waiting,
+        why=lane.why,
+        requests=tally.requests,
+        failures=tally.failures,
+        rows_per_s=succeeded,
+        requests_per_s=requests,
+        success_rate=tally.succeeded / tried if tried else None,
+        input_tokens_per_s=input_tokens,
+        output_tokens_per_s=output_tokens,
+        retries=dict(tally.retries),
+        throttles=dict(tally.throttles),
+    )

@@ -1,0 +1,213 @@
+"""The path of a row through a worker, top to bottom: take, render, send, save, read, decide.
+
+It must not know of threads, files or HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rowmill.answers import AnswerSchema, read_answer
+from rowmill.engine.lane import Lane
+from rowmill.errors import FailureKind
+from rowmill.ports import Clock, Store
+from rowmill.prompts import Prompt, TemplateFault
+from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Request, Row, Status
+from rowmill.steps import RetryRules, RowState, Wait, Done, next_step
+
+EXCERPT_BYTES = 2000
+UNREAD = "unread"
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """What the job says about each row.  `empty` is send, skip or fail."""
+
+    prompt: Prompt
+    params: Mapping[str, object]
+    schema: AnswerSchema | None
+    retry: RetryRules
+    empty: str = "send"
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every worker of a run shares.  `finished` is called once a row, with its outcome and refusal (see `steps.Done`)."""
+
+    rules: RowRules
+    store: Store
+    clock: Clock
+    finished: Callable[[Outcome, str | None], None]
+
+
+async def work(lane: Lane, desk: Desk) -> None:
+    """Takes steps from the lane until there are none; holds a slot only while a step is under way."""
+    while True:
+        if desk.store.full():
+            await desk.store.room()
+        state = await lane.take()
+        if state is None:
+            return
+        try:
+            decision = await one_step(lane, desk, state)
+            if type(decision) is Wait:
+                lane.put_back(state, decision.delay_s)
+            elif type(decision) is Done:
+                desk.finished(_outcome(lane, state, decision), decision.refusal)
+        finally:
+            lane.release()
+
+
+async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done:
+    """One request of one row, from its template to the decision what comes next."""
+    rules = desk.rules
+    unread, state.unread = state.unread, None
+    if unread is None and state.request is None:
+        early = _prepare(state, rules)
+        if early is not None:
+            return early
+    sent_at = desk.clock.wall()
+    raw = unread if unread is not None else await _send(lane, desk, state)
+    seen, reply = _read(lane, desk, state, raw, sent_at if unread is None else None)
+    if type(seen) is Answer:
+        state.latency_s = raw.latency_s
+        if unread is None:
+            lane.succeeded(state)
+        return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
+    assert isinstance(seen, Failure)
+    if reply is not None:
+        state.latency_s = raw.latency_s
+    if unread is not None:
+        return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
+    return _after_failure(lane, desk, state, seen)
+
+
+def _prepare(state: RowState, rules: RowRules) -> Done | None:
+    """Renders the request; says how a row ends that is never sent."""
+    row = state.row
+    if row.fault is not None:
+        return Done(Status.FAILED, None, str(row.fault))
+    if rules.empty != "send" and rules.prompt.is_blank(row):
+        if rules.empty == "skip":
+            return Done(Status.SKIPPED, None, None)
+        return Done(Status.FAILED, None, "every column that the prompt uses is empty (--empty fail)")
+    try:
+        state.request = Request(rules.prompt.render(row), rules.params)
+    except TemplateFault as fault:
+        return Done(Status.FAILED, None, str(fault))
+    return None
+
+
+async def _send(lane: Lane, desk: Desk, state: RowState) -> RawReply | Failure:
+    started_s = desk.clock.now()
+    left_s = desk.rules.retry.row_timeout_s - state.busy_s
+    raw = await lane.send(state, min(lane.config.timeout_s, max(left_s, 0.001)))
+    state.busy_s += desk.clock.now() - started_s
+    return raw
+
+
+def _read(
+    lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure, sent_at: float | None
+) -> tuple[Answer | Failure, Reply | None]:
+    """Reads what came and logs it.  Invariant: a raw reply reaches the store even if reading it raises."""
+    seen: Answer | Failure | None = None
+    reply: Reply | None = None
+    try:
+        if isinstance(raw, Failure):
+            seen = raw
+        else:
+            read = lane.provider.read(raw)
+            if type(read) is Reply:
+                reply = read
+                _count_usage(lane, state, reply)
+                seen = read_answer(reply, desk.rules.schema)
+            else:
+                assert isinstance(read, Failure)
+                seen = read
+    finally:
+        if sent_at is not None:
+            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at))
+    return seen, reply
+
+
+def _count_usage(lane: Lane, state: RowState, reply: Reply) -> None:
+    usage = reply.usage
+    state.model = reply.model
+    if usage is NO_USAGE:
+        return
+    lane.tally.used(usage)
+    if usage.input_tokens is not None:
+        state.input_tokens = (state.input_tokens or 0) + usage.input_tokens
+    if usage.output_tokens is not None:
+        state.output_tokens = (state.output_tokens or 0) + usage.output_tokens
+
+
+def _after_failure(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
+    verdict = lane.judge(state, failure)
+    kind = failure.kind
+    if kind not in (FailureKind.UNREACHABLE, FailureKind.THROTTLED):
+        state.requests += 1
+    if verdict.charged:
+        state.attempts += 1
+    decision = next_step(state, failure, desk.rules.retry, charged=verdict.charged, random=desk.clock.random)
+    if type(decision) is Done and lane.must_hold(state, failure):
+        decision = Wait(desk.rules.retry.backoff_s * desk.clock.random(), failure)
+    if type(decision) is Wait:
+        state.busy_s += decision.delay_s
+        if verdict.charged:
+            lane.tally.retries[kind.value] += 1
+    return decision
+
+
+def _attempt(
+    lane: Lane,
+    state: RowState,
+    raw: RawReply | Failure,
+    seen: Answer | Failure | None,
+    reply: Reply | None,
+    sent_at: float,
+) -> Attempt:
+    failure = seen if isinstance(seen, Failure) else None
+    body: bytes | None = None
+    if isinstance(raw, RawReply):
+        body = raw.body if reply is not None or seen is None or raw.status < 300 else raw.body[:EXCERPT_BYTES]
+    kind = UNREAD if seen is None else failure.kind.value if failure is not None else None
+    usage = reply.usage if reply is not None else NO_USAGE
+    return Attempt(
+        state.row.index,
+        lane.config.name,
+        sent_at,
+        raw.latency_s,
+        kind,
+        raw.status if isinstance(raw, RawReply) else None,
+        body,
+        failure.message if failure is not None else None,
+        reply.request_id if reply is not None else None,
+        usage.input_tokens,
+        usage.output_tokens,
+    )
+
+
+def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
+    was_sent = state.requests > 0 or done.status is Status.OK
+    return Outcome(
+        state.row.index,
+        done.status,
+        None if done.answer is None else _encode(done.answer),
+        done.error,
+        lane.config.name if was_sent else None,
+        (state.model or lane.config.model) if was_sent else None,
+        state.requests + (done.status is Status.OK),
+        state.latency_s,
+        state.input_tokens,
+        state.output_tokens,
+        None,
+        done.reasoning,
+    )
+

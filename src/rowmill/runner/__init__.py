@@ -1,0 +1,13 @@
+"""The one place where the parts meet: a job becomes source, lanes, store, engine, sinks and observers.
+
+Each function here stands for one thing a user can ask for; the command line and the Python API call nothing else.
+"""
+
+from __future__ import annotations
+
+from rowmill.runner.check import CheckReport, check
+from rowmill.runner.exporting import export
+from rowmill.runner.looking import rows, status
+from rowmill.runner.running import retry, run
+
+__all__ = ["CheckReport", "check", "export", "retry", "rows", "run", "status"]

@@ -1,0 +1,90 @@
+"""A loop in a thread of its own for synchronous callers, and signals turned into requests to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SystemClock:
+    """The running loop's clock, Unix time and the system's randomness; implements `ports.Clock`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.now = loop.time
+        self._random = random.Random()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Runs a coroutine in a new thread on a loop of its own, so that it also works where a loop is running.
+
+    Signals keep reaching the calling thread while it waits.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                results.append(runner.run(main()))
+        except BaseException as error:  # carried over to the calling thread
+            errors.append(error)
+
+    thread = threading.Thread(target=body, name="rowmill-engine", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(3600.0)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # not made for this platform
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class Terminated(SystemExit):
+    """SIGTERM came while nothing was in flight; the process ends with 143."""
+
+
+@contextlib.contextmanager
+def signals(on_signal: Callable[[int], None], *, wanted: bool) -> Iterator[None]:
+    """Has SIGINT and SIGTERM call `on_signal` for as long as the context lasts; only in the main thread."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(number: int, _frame: FrameType | None) -> None:
+        on_signal(number)
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def leave(number: int) -> None:
+    """What a signal does while no engine runs."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Terminated(128 + number)

@@ -1,0 +1,183 @@
+"""One session of the engine on its loop: lanes, feed, spool and store put together, run, and taken apart."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rowmill.engine.feed import Feed
+from rowmill.engine.lane import Lane
+from rowmill.engine.run import Run, RunLimits
+from rowmill.engine.tally import Before, Tally
+from rowmill.engine.worker import RowRules
+from rowmill.errors import StopReason
+from rowmill.events import Notice
+from rowmill.histogram import Histogram
+from rowmill.job.model import effective_params
+from rowmill.ports import Chunk, Observer
+from rowmill.records import Figures
+from rowmill.runner.lanes import Endpoint, open_providers
+from rowmill.runner.loop import SystemClock
+from rowmill.runner.plan import Plan, watch_columns
+from rowmill.steps import RetryRules
+from rowmill.store.matching import Matched
+from rowmill.store.reader import RunFileReader
+from rowmill.store.spool import Spool, SpoolRules
+from rowmill.store.writer import Writer
+
+SPARE_DESCRIPTORS = 40
+
+
+class Session:
+    """Made in the calling thread, executed on a loop; `stop` may be called from any thread, also before."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        endpoints: Sequence[Endpoint],
+        writer: Writer,
+        chunks: Iterator[Chunk] | None,
+        size_hint: int | None,
+        observers: Sequence[Observer],
+    ) -> None:
+        self._plan = plan
+        self._endpoints = endpoints
+        self._writer = writer
+        self._chunks = chunks
+        self._observers = observers
+        self._run: Run | None = None
+        self._tally: Tally | None = None
+        self._stopped: StopReason | None = None
+        reader = RunFileReader(plan.run_file, checked=False)
+        try:
+            totals = reader.totals()
+            stored = reader.row_total() if reader.fact("complete") == "1" else None
+        finally:
+            reader.close()
+        self._hint = size_hint if size_hint is not None else stored
+        self._before = Before(
+            totals.counts,
+            totals.requests,
+            totals.input_tokens,
+            totals.output_tokens,
+            totals.cost_usd,
+            Histogram(totals.latencies),
+        )
+
+    def stop(self, reason: StopReason) -> None:
+        """Asks the session to end; a second time drops what is in flight."""
+        if self._run is not None:
+            self._run.stop(reason)
+        else:
+            self._stopped = reason
+
+    def figures(self) -> Figures:
+        """How the session stands, or ended."""
+        assert self._run is not None
+        return self._run.figures()
+
+    async def execute(self, versions: Mapping[str, int]) -> tuple[StopReason, str]:
+        """Runs the engine to its end; why it ended, and what to tell the user."""
+        loop = asyncio.get_running_loop()
+        clock = SystemClock(loop)
+        job = self._plan.job
+        spool = self._make_spool(loop)
+        feed = Feed(spool.pending(), rows_ahead=sum(e.in_flight for e in self._endpoints) + 500)
+        tally = Tally(self._before, clock.now, lambda: spool.total if spool.total is not None else self._hint)
+        self._tally = tally
+        self._run = run = Run(self._rules(), feed, self._writer, clock, tally, self._observers)
+        if self._stopped is not None:
+            run.stop(self._stopped)
+        async with open_providers(job, self._plan.schema, self._endpoints) as providers:
+            for endpoint, provider in zip(self._endpoints, providers, strict=True):
+                run.lanes.append(Lane(self._bounded(endpoint), provider, feed, clock, run.tell))
+            self._writer.begin(loop, versions)
+            self._writer.snapshot = self._snapshot
+            spool.start()
+            try:
+                return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate))
+            finally:
+                spool.stop()
+                await asyncio.to_thread(spool.join, 1.0)
+
+    def _make_spool(self, loop: asyncio.AbstractEventLoop) -> Spool:
+        names = self._plan.names
+        return Spool(
+            self._writer,
+            SpoolRules(names, names, watch_columns(self._plan)),
+            self._chunks,
+            lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
+        )
+
+    def _rules(self) -> RowRules:
+        job = self._plan.job
+        retry = RetryRules(
+            job.retry.attempts, job.retry.backoff_s, job.retry.max_backoff_s, job.row_timeout_s
+        )
+        params = effective_params(job, job.endpoints[0])
+        return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
+
+    def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:
+        assert self._run is not None and self._tally is not None
+        self._tally.moved(changed)
+        text = f"the input has changed: {matched.found:,} finished rows were found again in it"
+        if matched.left:
+            text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
+        self._run.tell(Notice(text))
+
+    def _bounded(self, endpoint: Endpoint) -> Any:
+        """The lane's configuration with no more in flight than there are descriptors for."""
+        config = endpoint.lane_config(self._plan.job)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = config.in_flight + SPARE_DESCRIPTORS
+        if soft < wanted and soft < hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+            soft = min(wanted, hard)
+        if soft < wanted:
+            limit = max(1, soft - SPARE_DESCRIPTORS)
+            assert self._run is not None
+            self._run.tell(
+                Notice(f"only {soft} files may be open (ulimit -n): {limit} requests in flight, not {config.in_flight}")
+            )
+            config = replace(config, in_flight=limit)
+        return config
+
+    def _snapshot(self) -> Mapping[str, Any]:
+        """What the session's entry in the run file says; called in the store's thread."""
+        assert self._run is not None and self._tally is not None
+        figures = self._run.figures()
+        lanes = self._run.lanes
+        return {
+            "peak_in_flight": sum(lane.peak_in_flight for lane in lanes),
+            "requests": sum(lane.tally.requests for lane in lanes),
+            "input_tokens": sum(lane.tally.input_tokens for lane in lanes),
+            "output_tokens": sum(lane.tally.output_tokens for lane in lanes),
+            "latencies": self._tally.latencies.buckets(),
+            "snapshot": {
+                "total": figures.total,
+                "rows_per_s": round(figures.rows_per_s, 3),
+                "eta_s": None if figures.eta_s is None else round(figures.eta_s, 1),
+                "lanes": [
+                    {
+                        "name": lane.name,
+                        "in_flight": lane.in_flight,
+                        "limit": lane.limit,
+                        "waiting": lane.waiting,
+                        "why": lane.why,
+                        "requests": lane.requests,
+                        "failures": lane.failures,
+                        "retries": dict(lane.retries),
+                        "throttles": dict(lane.throttles),
+                    }
+                    for lane in figures.lanes
+                ],
+            },
+        }
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, work: Any, *arguments: Any) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(work, *arguments)

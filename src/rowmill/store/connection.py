@@ -1,0 +1,106 @@
+"""Opening a run file: its format, its pragmas, its damage told in words.
+
+All of the store's connections are made here; foreign errors become ours here.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+from rowmill.errors import OutputError, RunFileError, StoreFullError
+
+FORMAT = 1
+APPLICATION_ID = 0x524F574D  # "ROWM"
+CHECKED_BYTES = 1 << 30
+
+
+def create(path: Path) -> None:
+    """Makes an empty run file, readable by its owner alone (0600)."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise OutputError(f"cannot create the run file {path}: {error.strerror}") from None
+    schema = resources.files("rowmill.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    with translated(path):
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA page_size = 8192")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(
+            f"BEGIN; {schema}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; COMMIT;"
+        )
+        connection.close()
+
+
+def check(path: Path) -> None:
+    """Raises RunFileError unless this is a whole run file of a format that this version reads; changes nothing."""
+    if not path.exists():
+        raise RunFileError(f"there is no run file {path}")
+    with translated(path):
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if application != APPLICATION_ID:
+                raise RunFileError(f"{path} is not a run file of Rowmill")
+            if version > FORMAT:
+                raise RunFileError(
+                    f"{path} has format {version}, this Rowmill reads up to {FORMAT}: use a newer Rowmill"
+                )
+            if path.stat().st_size <= CHECKED_BYTES:
+                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                if found != "ok":
+                    raise RunFileError(damage(path, str(found).splitlines()[0]))
+        finally:
+            connection.close()
+
+
+def writer(path: Path) -> sqlite3.Connection:
+    """The one connection that writes.  Every commit is fsynced; temporary tables live on disk."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = FILE")
+    connection.execute("PRAGMA cache_size = -8192")
+    connection.execute("PRAGMA busy_timeout = 10000")
+    return connection
+
+
+def reader(path: Path) -> sqlite3.Connection:
+    """A connection that only reads, also while another process writes."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA cache_size = -4096")
+    connection.execute("PRAGMA busy_timeout = 10000")
+    return connection
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into Rowmill's."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "full" in str(error) or "disk I/O" in str(error):
+            raise StoreFullError(
+                f"cannot write {path}: {error}; what was committed is safe, make room and run the same command again"
+            ) from None
+        if "unable to open" in str(error):
+            raise RunFileError(f"cannot open {path}: {error}") from None
+        raise RunFileError(damage(path, str(error))) from None
+    except sqlite3.DatabaseError as error:
+        raise RunFileError(damage(path, str(error))) from None
+
+
+def damage(path: Path, found: str) -> str:
+    """What to tell the owner of a damaged run file."""
+    output = str(path).removesuffix(".rowmill")
+    return (
+        f"the run file {path} is damaged ({found}); it was left as it is.  "
+        f"`rowmill export {output} -o saved.jsonl` writes the rows that can still be read, "
+        "and `--fresh` starts anew beside it"
+    )

@@ -1,0 +1,265 @@
+"""Reads a run file: counts, outcomes in row order, single rows with their attempts, the last session.
+
+Every query is short, so that a run that writes meanwhile is not held up.  It must not change anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rowmill.errors import RunFileError
+from rowmill.ports import Chunk
+from rowmill.records import Outcome, Status
+from rowmill.store import chunktable, meta
+from rowmill.store import connection as connections
+from rowmill.store.packing import Packer
+
+OUTCOMES = """
+SELECT r.id, r.status, r.answer, r.error, l.endpoint, l.model, r.attempts, r.latency_s, r.input_tokens,
+       r.output_tokens, r.cost_usd, r.reasoning, r.duplicate_of
+FROM rows AS r LEFT JOIN lanes AS l ON l.id = r.lane
+WHERE r.id BETWEEN ? AND ? AND r.requeued = 0
+"""
+ATTEMPTS = """
+SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, a.packed, a.body, a.error,
+       a.request_id, a.input_tokens, a.output_tokens
+FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
+WHERE a.id > ? AND a.id < ? ORDER BY a.id
+"""
+
+
+class Version(NamedTuple):
+    """What was sent besides the rows, by one model, and how many finished rows were answered under it."""
+
+    id: int
+    fingerprint: str
+    model: str
+    definition: Mapping[str, Any]
+    accepted: bool
+    rows: int
+
+
+class Session(NamedTuple):
+    """One start of a run on this file."""
+
+    id: int
+    started: float
+    updated: float
+    ended: float | None
+    reason: str | None
+    peak_in_flight: int
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    latencies: Mapping[int, int]
+    snapshot: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over finished rows and over all sessions; `cost_usd` is None when any row's is unknown."""
+
+    counts: Mapping[str, int]
+    cost_usd: float | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    latencies: Mapping[int, int]
+    reasoning: bool
+    duplicates: bool
+
+
+def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
+    """Finished rows of the input by status."""
+    return dict(
+        connection.execute(
+            "SELECT status, count(*) FROM rows WHERE id >= 0 AND requeued = 0 GROUP BY status"
+        ).fetchall()
+    )
+
+
+class RunFileReader:
+    """A run file opened for reading; close it after use."""
+
+    def __init__(self, path: Path, *, checked: bool = True) -> None:
+        if checked:
+            connections.check(path)
+        elif not path.exists():
+            raise RunFileError(f"there is no run file {path}")
+        self.path = path
+        self._connection = connections.reader(path)
+        with connections.translated(path):
+            self._packer = Packer(meta.dictionary(self._connection))
+        self.lost_chunks = 0
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def fact(self, name: str) -> str | None:
+        """A fact of the table meta."""
+        with connections.translated(self.path):
+            return meta.get(self._connection, name)
+
+    def columns(self) -> list[str]:
+        """The input's columns."""
+        with connections.translated(self.path):
+            return meta.columns(self._connection)
+
+    def row_total(self) -> int:
+        """Rows of input stored so far."""
+        with connections.translated(self.path):
+            (total,) = self._connection.execute("SELECT coalesce(sum(row_count), 0) FROM chunks").fetchone()
+            return int(total)
+
+    def totals(self) -> Totals:
+        """Counts by status and sums."""
+        with connections.translated(self.path):
+            counts = count_rows(self._connection)
+            cost, unknown, reasoning, duplicates = self._connection.execute(
+                "SELECT sum(cost_usd), sum(cost_usd IS NULL AND attempts > 0), count(reasoning), count(duplicate_of) "
+                "FROM rows WHERE id >= 0 AND requeued = 0"
+            ).fetchone()
+            sessions = self.sessions()
+        latencies: dict[int, int] = {}
+        for session in sessions:
+            for bucket, number in session.latencies.items():
+                latencies[bucket] = latencies.get(bucket, 0) + number
+        return Totals(
+            counts,
+            None if unknown else float(cost or 0.0),
+            sum(session.requests for session in sessions),
+            sum(session.input_tokens for session in sessions),
+            sum(session.output_tokens for session in sessions),
+            latencies,
+            bool(reasoning),
+            bool(duplicates),
+        )
+
+    def sessions(self) -> list[Session]:
+        """All sessions, oldest first."""
+        with connections.translated(self.path):
+            rows = self._connection.execute("SELECT * FROM sessions ORDER BY id").fetchall()
+        return [
+            Session(*row[:9], {int(k): v for k, v in json.loads(row[9]).items()}, json.loads(row[10]))
+            for row in rows
+        ]
+
+    def versions(self) -> list[Version]:
+        """All versions of the job that this file knows, with the finished rows answered under each."""
+        with connections.translated(self.path):
+            rows = self._connection.execute(
+                "SELECT v.id, v.fingerprint, v.model, v.definition, v.accepted, "
+                "(SELECT count(*) FROM rows AS r WHERE r.version = v.id AND r.id >= 0 AND r.requeued = 0 "
+                " AND r.attempts > 0) FROM versions AS v ORDER BY v.id"
+            ).fetchall()
+        return [Version(r[0], r[1], r[2], json.loads(r[3]), bool(r[4]), r[5]) for r in rows]
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The stored input, in order."""
+        after = -1
+        while True:
+            with connections.translated(self.path):
+                stored = chunktable.next_chunk(self._connection, after)
+            if stored is None:
+                return
+            after = stored.id
+            yield chunktable.load_chunk(stored, self._packer)
+
+    def outcomes(self, *, salvage: bool = False) -> Iterator[tuple[Chunk, list[Outcome | None]]]:
+        """Chunks with the outcomes of their rows, None for pending ones.  `salvage` passes over damaged parts."""
+        after = -1
+        while True:
+            try:
+                with connections.translated(self.path):
+                    stored = chunktable.next_chunk(self._connection, after)
+                    if stored is None:
+                        return
+                    after = stored.id
+                    found = self._connection.execute(OUTCOMES, (stored.id, stored.last)).fetchall()
+                chunk = chunktable.load_chunk(stored, self._packer)
+            except RunFileError:
+                self.lost_chunks += 1
+                following = self._id_after(after) if salvage else None
+                if not salvage:
+                    raise
+                if following is None:
+                    return
+                after = following
+                continue
+            by_index = {row[0]: Outcome(row[0], Status(row[1]), *row[2:]) for row in found}
+            yield chunk, [by_index.get(index) for index in chunk.indices]
+
+    def _id_after(self, after: int) -> int | None:
+        """The id before the next readable chunk, found without reading the damaged one."""
+        try:
+            row = self._connection.execute(
+                "SELECT id FROM chunks WHERE id > ? ORDER BY id LIMIT 1", (after,)
+            ).fetchone()
+        except sqlite3.DatabaseError:
+            return None
+        return None if row is None else int(row[0])
+
+    def rows(self, statuses: Sequence[str], limit: int | None) -> Iterator[dict[str, Any]]:
+        """Rows with input, raw reply, answer and every attempt, for people to look at."""
+        left = limit if limit is not None else -1
+        wanted = set(statuses)
+        for chunk, outcomes in self.outcomes():
+            offsets = [at for at, outcome in enumerate(outcomes) if _is_wanted(outcome, wanted)]
+            if left >= 0:
+                offsets = offsets[:left]
+                left -= len(offsets)
+            if offsets:
+                for at, record in zip(offsets, chunk.take(offsets).records(), strict=True):
+                    yield self._shown(chunk.indices[at], record, outcomes[at])
+            if left == 0:
+                return
+
+    def _shown(self, index: int, record: Mapping[str, Any], outcome: Outcome | None) -> dict[str, Any]:
+        attempts = self.attempts(index)
+        replies = [a["reply"] for a in attempts if a["reply"] is not None]
+        return {
+            "row": index,
+            "status": "pending" if outcome is None else outcome.status.value,
+            "error": None if outcome is None else outcome.error,
+            "input": record,
+            "reply": replies[-1] if replies else None,
+            "answer": None if outcome is None or outcome.answer is None else json.loads(outcome.answer),
+            "attempts": attempts,
+        }
+
+    def attempts(self, index: int) -> list[dict[str, Any]]:
+        """Every request that was made for one row, oldest first."""
+        with connections.translated(self.path):
+            rows = self._connection.execute(ATTEMPTS, (index << 16, (index + 1) << 16)).fetchall()
+        return [
+            {
+                "number": number,
+                "endpoint": endpoint,
+                "sent_at": sent_at,
+                "latency_s": latency_s,
+                "kind": kind,
+                "status_code": status_code,
+                "error": error,
+                "request_id": request_id,
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+                "reply": None
+                if body is None
+                else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
+            }
+            for (
+                number, endpoint, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
+                input_tokens, output_tokens,
+            ) in rows
+        ]
+
+
+def _is_wanted(outcome: Outcome | None, wanted: set[str]) -> bool:
+    if not wanted:
+        return True
+    return ("pending" if outcome is None else outcome.status.value) in wanted

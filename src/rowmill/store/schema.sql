@@ -1,0 +1,89 @@
+-- The run file, format 1.  One file, whole by itself: export, retry and status need nothing else.
+
+CREATE TABLE meta (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- What was sent besides the rows, one entry for each model that answers under it.
+CREATE TABLE versions (
+    id          INTEGER PRIMARY KEY,
+    fingerprint TEXT NOT NULL,
+    model       TEXT NOT NULL,
+    definition  TEXT NOT NULL,
+    accepted    INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (fingerprint, model)
+);
+
+-- The input, about 1,000 rows a chunk.  id is the index of the first row; places holds the indices (8 bytes each,
+-- little endian) where they are not contiguous; keys holds 16 bytes a row; payload is zstd.
+CREATE TABLE chunks (
+    id        INTEGER PRIMARY KEY,
+    row_count INTEGER NOT NULL,
+    places    BLOB,
+    key_names TEXT NOT NULL,
+    keys      BLOB NOT NULL,
+    digest    BLOB NOT NULL,
+    layout    TEXT NOT NULL,
+    payload   BLOB NOT NULL
+);
+
+CREATE TABLE lanes (
+    id       INTEGER PRIMARY KEY,
+    endpoint TEXT NOT NULL,
+    model    TEXT NOT NULL,
+    UNIQUE (endpoint, model)
+);
+
+-- How rows ended.  A row of the input that is not here is pending, and so is one whose requeued is not 0
+-- (1: to be sent again, 2: its stored reply to be read again).  Rows that left the input have negative indices
+-- and keep their key, so that they are found again if they come back.
+CREATE TABLE rows (
+    id            INTEGER PRIMARY KEY,
+    status        TEXT NOT NULL,
+    requeued      INTEGER NOT NULL DEFAULT 0,
+    version       INTEGER NOT NULL,
+    lane          INTEGER,
+    attempts      INTEGER NOT NULL,
+    answer        BLOB,
+    error         TEXT,
+    latency_s     REAL,
+    input_tokens  INTEGER,
+    output_tokens INTEGER,
+    cost_usd      REAL,
+    reasoning     TEXT,
+    duplicate_of  INTEGER,
+    key           BLOB
+);
+
+-- Every request, append only.  id is 65,536 times the row's index plus 1, 2, ...; kind is NULL for a valid answer.
+-- packed says how body is stored: 0 as it is, 1 zstd, 2 zstd with the dictionary in meta.
+CREATE TABLE attempts (
+    id            INTEGER PRIMARY KEY,
+    lane          INTEGER NOT NULL,
+    sent_at       REAL NOT NULL,
+    latency_s     REAL,
+    kind          TEXT,
+    status_code   INTEGER,
+    packed        INTEGER NOT NULL DEFAULT 0,
+    body          BLOB,
+    error         TEXT,
+    request_id    TEXT,
+    input_tokens  INTEGER,
+    output_tokens INTEGER
+);
+
+-- Each start of a run on this file; ended is NULL while it runs and after a kill.
+CREATE TABLE sessions (
+    id             INTEGER PRIMARY KEY,
+    started        REAL NOT NULL,
+    updated        REAL NOT NULL,
+    ended          REAL,
+    reason         TEXT,
+    peak_in_flight INTEGER NOT NULL DEFAULT 0,
+    requests       INTEGER NOT NULL DEFAULT 0,
+    input_tokens   INTEGER NOT NULL DEFAULT 0,
+    output_tokens  INTEGER NOT NULL DEFAULT 0,
+    latencies      TEXT NOT NULL DEFAULT '{}',
+    snapshot       TEXT NOT NULL DEFAULT '{}'
+);

@@ -1,0 +1,317 @@
+"""The one thread that writes the run file: group commits, fsynced, at most 200 ms or 500 replies apart.
+
+It must not know what the records mean.  Everything before a commit's end can be lost to a kill, nothing after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from rowmill.errors import RowmillError
+from rowmill.records import Attempt, Outcome
+from rowmill.store import connection as connections
+from rowmill.store import meta
+from rowmill.store.packing import DICTIONARY_BYTES, Packer
+
+COMMIT_INTERVAL_S = 0.2
+COMMIT_REPLIES = 500
+UNCOMMITTED_REPLIES = 1000
+
+INSERT_ATTEMPT = """
+INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
+                      input_tokens, output_tokens)
+VALUES (coalesce((SELECT max(id) FROM attempts WHERE id > ?1 AND id < ?1 + 65536), ?1) + 1,
+        ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+"""
+INSERT_ROW = """
+INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error, latency_s, input_tokens,
+                             output_tokens, cost_usd, reasoning, duplicate_of)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+UPDATE_SESSION = """
+UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
+                    latencies = ?, snapshot = ?
+WHERE id = ?
+"""
+
+Task = Callable[[sqlite3.Connection], Any]
+
+
+class Writer:
+    """Queues records on the loop, writes them in its own thread; implements `ports.Store`.
+
+    `versions` maps an endpoint's name to the version of the job under which it answers; `redact` takes secrets out
+    of bytes; `snapshot` gives what `status` shows and is called in the writer's thread.
+    """
+
+    def __init__(self, path: Path, redact: Callable[[bytes], bytes]) -> None:
+        self.path = path
+        self._redact = redact
+        self._attempts: deque[Attempt] = deque()
+        self._outcomes: deque[Outcome] = deque()
+        self._tasks: deque[tuple[Task, Future[Any]]] = deque()
+        self._swap = threading.Lock()
+        self._something = threading.Event()
+        self._urgent = threading.Event()
+        self._closing = False
+        self._replies = 0
+        self._error: Exception | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._connection = connections.writer(path)
+        self._packer = Packer(meta.dictionary(self._connection))
+        self._lanes: dict[tuple[str, str], int] = {}
+        self._versions: Mapping[str, int] = {}
+        self._version = 0
+        self._seal_stands = True
+        self.session_id: int | None = None
+        self.snapshot: Callable[[], Mapping[str, Any]] | None = None
+        self._thread = threading.Thread(target=self._run, name="rowmill-store", daemon=True)
+        self._thread.start()
+
+    def begin(self, loop: asyncio.AbstractEventLoop, versions: Mapping[str, int]) -> None:
+        """Opens a session on the engine's loop; `versions` maps endpoints to rows of the table versions."""
+        self._loop = loop
+        self._versions = versions
+        self._version = next(iter(versions.values()), 0)
+        self.session_id = self.do(_new_session)
+
+    def save_attempt(self, attempt: Attempt) -> None:
+        self._attempts.append(attempt)
+        self._count()
+
+    def save_outcome(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        if not self._something.is_set():
+            self._something.set()
+
+    def full(self) -> bool:
+        return self._error is not None or self._replies >= UNCOMMITTED_REPLIES
+
+    async def room(self) -> None:
+        while self.full():
+            if self._error is not None:
+                raise self._error
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            self._urgent.set()
+            self._something.set()
+            await waiter
+
+    def submit(self, task: Task) -> Future[Any]:
+        """Has `task(connection)` run within the next commit; the future resolves after the commit."""
+        future: Future[Any] = Future()
+        with self._swap:
+            self._tasks.append((task, future))
+        self._urgent.set()
+        self._something.set()
+        return future
+
+    def do(self, task: Task) -> Any:
+        """Runs a task and waits for its commit; not for the engine's loop."""
+        return self.submit(task).result()
+
+    def close(self, reason: str | None) -> None:
+        """Commits all that is queued, ends the session and the thread; raises what kept it from committing."""
+        if self._thread.is_alive():
+            if reason is not None and self.session_id is not None and self._error is None:
+                session = self.session_id
+                self.submit(lambda c: c.execute(
+                    "UPDATE sessions SET ended = ?, reason = ? WHERE id = ?", (time.time(), reason, session)
+                ))
+            self._closing = True
+            self._urgent.set()
+            self._something.set()
+            self._thread.join()
+        self._connection.close()
+        if self._error is not None:
+            raise self._error
+
+    def _count(self) -> None:
+        self._replies += 1
+        if self._replies == COMMIT_REPLIES:
+            self._urgent.set()
+        if not self._something.is_set():
+            self._something.set()
+
+    def _run(self) -> None:
+        while True:
+            self._something.wait()
+            if not self._closing:
+                self._urgent.wait(COMMIT_INTERVAL_S)
+            self._something.clear()
+            self._urgent.clear()
+            last = self._closing
+            if self._error is None or last:
+                self._commit()
+            if self._error is not None:
+                self._fail_tasks()
+            if last and (self._error is not None or not (self._attempts or self._outcomes or self._tasks)):
+                return
+
+    def _commit(self) -> None:
+        # Invariant: an outcome never gets ahead of its attempt, so outcomes are taken off first.
+        outcomes = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
+        attempts = [self._attempts.popleft() for _ in range(len(self._attempts))]
+        with self._swap:
+            tasks, self._tasks = self._tasks, deque()
+        done: list[tuple[Future[Any], Any]] = []
+        self._error = None
+        try:
+            with connections.translated(self.path):
+                self._write(attempts, outcomes, tasks, done)
+        except Exception as error:  # a full disk, damage or a bug: the run must hear of it and stop
+            self._roll_back(error, tasks)
+            self._outcomes.extendleft(reversed(outcomes))
+            self._attempts.extendleft(reversed(attempts))
+        else:
+            for future, result in done:
+                if isinstance(result, BaseException):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+        if self._loop is not None and not self._loop.is_closed():
+            try:
+                self._loop.call_soon_threadsafe(self._committed, len(attempts))
+            except RuntimeError:
+                pass  # the loop was closed in between; nobody waits there
+
+    def _write(
+        self,
+        attempts: Sequence[Attempt],
+        outcomes: Sequence[Outcome],
+        tasks: deque[tuple[Task, Future[Any]]],
+        done: list[tuple[Future[Any], Any]],
+    ) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        for task, future in tasks:
+            done.append((future, _attempted(task, self._connection)))
+        if attempts:
+            self._learn_dictionary(attempts)
+            self._connection.executemany(INSERT_ATTEMPT, map(self._attempt_values, attempts))
+        if outcomes:
+            self._connection.executemany(INSERT_ROW, map(self._row_values, outcomes))
+        if self.snapshot is not None and self.session_id is not None:
+            self._write_session(self.snapshot())
+        if outcomes and self._seal_stands:
+            self.break_seal(self._connection)
+        self._connection.execute("COMMIT")
+
+    def break_seal(self, connection: sqlite3.Connection) -> None:
+        """The output no longer shows what is stored; part of every task that changes rows or input."""
+        connection.execute("DELETE FROM meta WHERE name = 'written'")
+        self._seal_stands = False
+
+    def _write_session(self, shown: Mapping[str, Any]) -> None:
+        values = (time.time(), shown["peak_in_flight"], shown["requests"], shown["input_tokens"],
+                  shown["output_tokens"], json.dumps(shown["latencies"]), json.dumps(shown["snapshot"]))
+        self._connection.execute(UPDATE_SESSION, (*values, self.session_id))
+
+    def _roll_back(self, error: Exception, tasks: deque[tuple[Task, Future[Any]]]) -> None:
+        self._error = error
+        if self._connection.in_transaction:
+            self._connection.rollback()
+        for _, future in tasks:
+            future.set_exception(error)
+
+    def _fail_tasks(self) -> None:
+        with self._swap:
+            for _, future in self._tasks:
+                future.set_exception(self._error or RowmillError("the run file has been closed"))
+            self._tasks.clear()
+
+    def _committed(self, replies: int) -> None:
+        self._replies -= replies
+        if not self.full() or self._error is not None:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _learn_dictionary(self, attempts: Sequence[Attempt]) -> None:
+        if self._packer.dictionary is not None:
+            return
+        for attempt in attempts:
+            if attempt.kind is None and attempt.body and len(attempt.body) <= DICTIONARY_BYTES:
+                dictionary = self._redact(attempt.body)
+                meta.put_dictionary(self._connection, dictionary)
+                self._packer = Packer(dictionary)
+                return
+
+    def _attempt_values(self, attempt: Attempt) -> tuple[Any, ...]:
+        packed, body = 0, None
+        if attempt.body is not None:
+            packed, body = self._packer.pack_body(self._redact(attempt.body))
+        error = attempt.error
+        return (
+            attempt.index << 16,
+            self._lane(attempt.endpoint, ""),
+            attempt.sent_at,
+            attempt.latency_s,
+            attempt.kind,
+            attempt.status_code,
+            packed,
+            body,
+            None if error is None else self._clean(error),
+            attempt.request_id,
+            attempt.input_tokens,
+            attempt.output_tokens,
+        )
+
+    def _row_values(self, outcome: Outcome) -> tuple[Any, ...]:
+        endpoint = outcome.endpoint
+        return (
+            outcome.index,
+            outcome.status,
+            self._version if endpoint is None else self._versions.get(endpoint, self._version),
+            None if endpoint is None else self._lane(endpoint, outcome.model or ""),
+            outcome.attempts,
+            None if outcome.answer is None else self._redact(outcome.answer),
+            None if outcome.error is None else self._clean(outcome.error),
+            *outcome[7:11],
+            None if outcome.reasoning is None else self._clean(outcome.reasoning),
+            outcome.duplicate_of,
+        )
+
+    def _clean(self, text: str) -> str:
+        return self._redact(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+    def _lane(self, endpoint: str, model: str) -> int:
+        known = self._lanes.get((endpoint, model))
+        if known is None:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO lanes (endpoint, model) VALUES (?, ?)", (endpoint, model)
+            )
+            (known,) = self._connection.execute(
+                "SELECT id FROM lanes WHERE endpoint = ? AND model = ?", (endpoint, model)
+            ).fetchone()
+            self._lanes[endpoint, model] = known
+        return int(known)
+
+
+def _attempted(task: Task, connection: sqlite3.Connection) -> Any:
+    """A task's result, or the Rowmill error that it raised, its changes undone; SQLite's errors end the commit."""
+    connection.execute("SAVEPOINT task")
+    try:
+        return task(connection)
+    except RowmillError as error:
+        connection.execute("ROLLBACK TO task")
+        return error
+    finally:
+        if connection.in_transaction:
+            connection.execute("RELEASE task")
+
+
+def _new_session(connection: sqlite3.Connection) -> int:
+    now = time.time()
+    cursor = connection.execute("INSERT INTO sessions (started, updated) VALUES (?, ?)", (now, now))
+    return int(cursor.lastrowid or 0)
