@@ -126,9 +126,12 @@ def _line(fault: str) -> int:
 def _as_written(path: Path, values: Any) -> Path:
     """The part of `path` that stands in the document: a prompt given as text has no `prompt[0].content`."""
     for length, part in enumerate(path):
+        inside = isinstance(values, dict | list)
         try:
-            values = values[part]
+            values = values[part] if inside else None
         except (KeyError, IndexError, TypeError):
+            inside = False
+        if not inside:
             return path[:length]
     return path
 

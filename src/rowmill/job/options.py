@@ -94,7 +94,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        if text[:1] in '{["' or not text:
+        if (text[:1] in '{["' and text[:2] not in ("{{", "{%")) or not text:
             raise ValueError("the value is not valid JSON") from None
         return text
 
