@@ -128,7 +128,7 @@ def test_the_row_has_its_place() -> None:
 
 def test_a_column_called_row_is_reached_through_row() -> None:
     assert rendered('{{ row["row"] }}{{ row["_row"] }}', {"row": "a", "_row": "b"}) == "ab"
-    assert prompt('{{ row["row"] }}').columns == {"row"}
+    assert prompt('{{ row["row"] }}').columns == frozenset({"row"})
 
 
 def test_a_column_called_like_a_builtin_is_a_column() -> None:
@@ -157,7 +157,7 @@ def test_the_columns_that_a_template_uses_are_known(template: str, columns: set[
 
 
 def test_the_columns_of_all_messages_count() -> None:
-    assert prompt("{{ a }}", "{{ b }}").columns == {"a", "b"}
+    assert prompt("{{ a }}", "{{ b }}").columns == frozenset({"a", "b"})
     assert prompt("{{ a }}", "{{ row }}").columns is None
 
 
@@ -165,7 +165,7 @@ def test_the_columns_of_all_messages_count() -> None:
     "template", ["{{ txt }}", "{{ txt }}{% if 1 %}{% endif %}", '{{ row["txt"] | upper }}']
 )
 def test_a_missing_column_names_those_there_are(template: str) -> None:
-    with pytest.raises(TemplateFault, match="the prompt uses the column `txt`; the row has text, id"):
+    with pytest.raises(TemplateFault, match=r"the prompt uses the column `txt`; the row has text, id"):
         prompt(template).render(Row(0, {"id": 1, "text": "x"}))
 
 
@@ -179,7 +179,7 @@ def test_an_unknown_column_is_refused_before_the_run() -> None:
 
 
 def test_unknown_columns_are_refused_at_compiling_where_the_input_is_known() -> None:
-    with pytest.raises(JobError, match="`b`; the input has a"):
+    with pytest.raises(JobError, match=r"`b`; the input has a"):
         compile_prompt([Message("user", "{{ b }}")], ["a"])
 
 
@@ -234,7 +234,7 @@ def test_whatever_a_template_raises_is_a_fault_of_the_row() -> None:
 
 
 def test_text_compared_with_a_number_is_explained() -> None:
-    with pytest.raises(TemplateFault, match="cells of a CSV file are text"):
+    with pytest.raises(TemplateFault, match=r"cells of a CSV file are text"):
         prompt("{% if n > 3 %}{% endif %}").render(Row(0, {"n": "4"}))
 
 
@@ -268,13 +268,13 @@ def test_an_expression_chooses_rows() -> None:
 
 
 def test_the_columns_of_an_expression_are_known() -> None:
-    assert compile_expression("a and row['b']")[1] == {"a", "b"}
+    assert compile_expression("a and row['b']")[1] == frozenset({"a", "b"})
     assert compile_expression("row | length > 3")[1] is None
 
 
 @pytest.mark.parametrize("expression", ["a ==", "a }} {{ b", "x) or (y", "", "a.__class__", "{% if a %}"])
 def test_an_expression_that_is_none_is_refused(expression: str) -> None:
-    with pytest.raises(JobError, match="^--where: "):
+    with pytest.raises(JobError, match=r"^--where: "):
         compile_expression(expression)
 
 
@@ -286,5 +286,5 @@ def test_a_row_on_which_an_expression_fails_is_shown() -> None:
 
 
 def test_an_expression_over_a_missing_column_names_those_there_are() -> None:
-    with pytest.raises(JobError, match="'m' is undefined; the row has n, other"):
+    with pytest.raises(JobError, match=r"'m' is undefined; the row has n, other"):
         holds("m == 3", {"n": "4", "other": "x"})

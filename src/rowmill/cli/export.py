@@ -6,18 +6,15 @@ from typing import Annotated
 
 import typer
 
-from rowmill.cli.options import AnswerPrefix, EscapeFormulas, Format, MetaPrefix, Output, Quiet, RunFile
+from rowmill.cli.options import ExportOptions, Output, Quiet, with_options
 from rowmill.cli.terminal import say
 
 
+@with_options
 def export(
     output: Output,
     target: Annotated[str, typer.Option("-o", "--output", metavar="OTHER", help="The file to write.")],
-    format: Format = None,
-    run_file: RunFile = None,
-    answer_prefix: AnswerPrefix = None,
-    meta_prefix: MetaPrefix = None,
-    escape_formulas: EscapeFormulas = None,
+    options: ExportOptions,
     quiet: Quiet = False,
 ) -> None:
     """Write finished rows in any format, also while the run goes on."""
@@ -25,12 +22,12 @@ def export(
 
     written = runner.export(
         output,
-        run_file=run_file,
+        run_file=options.run_file,
         target=target,
-        format=format,
-        escape_formulas=bool(escape_formulas),
-        answer_prefix=answer_prefix,
-        meta_prefix=meta_prefix,
+        format=options.format,
+        escape_formulas=bool(options.escape_formulas),
+        answer_prefix=options.answer_prefix,
+        meta_prefix=options.meta_prefix,
     )
     if not quiet:
         say(f"{written:,} rows written to {target}")

@@ -194,10 +194,21 @@ class JobOptions(AskOptions):
     ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """How `export` writes."""
+
+    format: Format = None
+    run_file: RunFile = None
+    answer_prefix: AnswerPrefix = None
+    meta_prefix: MetaPrefix = None
+    escape_formulas: EscapeFormulas = None
+
+
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives `command` the fields of its parameter `options` (a class above) as options of its own."""
     hints = get_type_hints(command, include_extras=True)
-    collected: type[AskOptions] = hints["options"]
+    collected: type[AskOptions | ExportOptions] = hints["options"]
     signature = inspect.signature(command)
     own = [
         parameter.replace(annotation=hints[name])
