@@ -1,0 +1,89 @@
+"""The command line: arguments -> a job -> the runner, a file per command.  No logic lives here.
+
+Heavy things are imported inside the commands, so that `rowmill --help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from rowmill.cli import check, demo, export, retry, rows, run, status
+from rowmill.cli.terminal import NOTHING_SENT, guarded, say
+
+app = typer.Typer(
+    name="rowmill",
+    help="Runs an LLM over every row of a data set: fast, resumable, nothing lost.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("run")(run.run)
+app.command("check")(check.check)
+app.command("status")(status.status)
+app.command("retry")(retry.retry)
+app.command("export")(export.export)
+app.command("rows")(rows.rows)
+app.command("demo")(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            typer.echo(f"rowmill {version('rowmill')}")
+        except PackageNotFoundError:
+            typer.echo("rowmill (not installed)")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits with the contract's exit code."""
+    sys.exit(guarded(lambda: _call(list(sys.argv[1:] if arguments is None else arguments))))
+
+
+def _call(arguments: list[str]) -> int:
+    # Not `app()`: it would turn a broken pipe into exit code 1 before we see it.
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("rowmill", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except typer.Abort:
+        return NOTHING_SENT
+    except TyperException as error:
+        say(*_usage_words(error))
+        return NOTHING_SENT
+    return 0
+
+
+def _usage_words(error: TyperException) -> list[str]:
+    from rowmill.job.unbuilt import COMMANDS, OPTIONS, refusal
+
+    option = getattr(error, "option_name", None)
+    if option in OPTIONS:
+        return [f"rowmill: error: {refusal(option)}"]
+    words = error.format_message()
+    if words.startswith("Usage:"):  # called without arguments: the words are the help
+        return [words]
+    for command in COMMANDS:
+        if f"'{command}'" in words and "command" in words:
+            return [f"rowmill: error: {refusal(f'rowmill {command}')}"]
+    context = getattr(error, "ctx", None)
+    return [f"rowmill: error: {words}", f"Try '{context.command_path if context else 'rowmill'} --help'."]

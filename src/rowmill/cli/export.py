@@ -1,0 +1,33 @@
+"""`rowmill export`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rowmill.cli.options import ExportOptions, Output, Quiet, with_options
+from rowmill.cli.terminal import say
+
+
+@with_options
+def export(
+    output: Output,
+    target: Annotated[str, typer.Option("-o", "--output", metavar="OTHER", help="The file to write.")],
+    options: ExportOptions,
+    quiet: Quiet = False,
+) -> None:
+    """Write finished rows in any format, also while the run goes on."""
+    from rowmill import runner
+
+    written = runner.export(
+        output,
+        run_file=options.run_file,
+        target=target,
+        format=options.format,
+        escape_formulas=bool(options.escape_formulas),
+        answer_prefix=options.answer_prefix,
+        meta_prefix=options.meta_prefix,
+    )
+    if not quiet:
+        say(f"{written:,} rows written to {target}")

@@ -1,0 +1,77 @@
+"""`rowmill run`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rowmill.cli.options import JobOptions, Json, Quiet, with_options
+from rowmill.cli.terminal import can_ask, confirm, print_json, say
+from rowmill.errors import JobError
+
+if TYPE_CHECKING:
+    from rowmill.job import Job
+    from rowmill.records import Result
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE|JOB.yaml", help="A file, a glob, - for JSONL on standard input, or a job file."
+    ),
+]
+
+
+@with_options
+def run(
+    source: Source,
+    options: JobOptions,
+    on_change: Annotated[
+        str | None,
+        typer.Option(metavar="keep|rerun", help="Rows answered under another job.", show_default=False),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Ask a model about every row; the same command again resumes."""
+    if on_change not in (None, "keep", "rerun"):
+        raise JobError(f"--on-change: must be keep or rerun, not '{on_change}'")
+    job = job_of(source, options)
+    from rowmill import runner
+    from rowmill.observers.progress import Progress
+
+    result = runner.run(
+        job,
+        on_change=on_change,
+        fresh=fresh,
+        confirm=confirm if can_ask() and source != "-" else None,
+        observers=[Progress(quiet=quiet)],
+    )
+    finish(result, job.output, quiet, json)
+
+
+def job_of(source: str, options: JobOptions) -> Job:
+    """The job in the file that `source` names, or the job for that source."""
+    from rowmill.job import job_from_options, load_job
+
+    if source.lower().endswith((".yaml", ".yml")):
+        return load_job(source, options.given())
+    return job_from_options({"source": source, **options.given()})
+
+
+def finish(result: Result, output: str, quiet: bool, json: bool) -> None:
+    """Prints the summary and leaves with the result's exit code."""
+    from rowmill.observers.summary import summary_lines, summary_object
+
+    if json:
+        print_json(summary_object(result))
+    if not quiet:
+        say(*summary_lines(result, output))
+    elif result.message:
+        say(f"rowmill: {result.message}")
+    sys.stderr.flush()
+    raise typer.Exit(result.exit_code)

@@ -1,0 +1,143 @@
+"""Flat options, as the command line and Python callers give them -> the shape of a job file.
+
+It knows which option belongs to which key, and how an option is called in a message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rowmill.errors import JobError
+from rowmill.job.document import Document, Path
+
+ENDPOINT = ("model", "url", "key_env", "key_file", "ca_file", "headers", "in_flight")
+RETRY = ("attempts", "backoff_s", "max_backoff_s")
+PARAMS = ("max_tokens", "temperature")
+SPELLINGS: Mapping[str, str] = {"headers": "--header", "param": "--param", "source": "SOURCE"}
+
+
+def spelled(name: str) -> str:
+    """How the option for `name` is written on the command line."""
+    return SPELLINGS.get(name) or "--" + name.replace("_", "-")
+
+
+def document_of(options: Mapping[str, Any]) -> Document:
+    """Nests flat options; those that are None are left out; unreadable ones become `faults`."""
+    values: dict[str, Any] = {}
+    places: dict[Path, str] = {}
+    faults: list[str] = []
+    for name, value in options.items():
+        if value is None:
+            continue
+        try:
+            for path, part in _spread(name, value):
+                _put(values, path, part)
+                places[path] = spelled(name)
+        except ValueError as error:
+            faults.append(f"{spelled(name)}: {error}")
+    return Document(values, places, tuple(faults))
+
+
+def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:
+    if name == "model":
+        return _models(value)
+    if name == "headers":
+        return [(("endpoints", 0, "headers"), _pairs(value, ":", str))]
+    if name in ENDPOINT:
+        return [(("endpoints", 0, name), value)]
+    if name in RETRY:
+        return [(("retry", name), value)]
+    if name in PARAMS:
+        return [(("params", name), value)]
+    if name in ("param", "params"):
+        return [(("params", key), part) for key, part in _pairs(value, "=", _json).items()]
+    if name == "answer":
+        return [(("answer", "schema"), value)]
+    return [((name,), value)]
+
+
+def _models(value: Any) -> list[tuple[Path, Any]]:
+    models = [value] if isinstance(value, str) else list(value)
+    return [(("endpoints", place, "model"), model) for place, model in enumerate(models)]
+
+
+def _put(values: dict[str, Any], path: Path, part: Any) -> None:
+    key = str(path[0])
+    if key == "endpoints":
+        endpoints = values.setdefault("endpoints", [])
+        while len(endpoints) <= int(path[1]):
+            endpoints.append({})
+        endpoints[path[1]][path[2]] = part
+    elif len(path) == 2:
+        values.setdefault(key, {})[path[1]] = part
+    else:
+        values[key] = part
+
+
+def _pairs(value: Any, sign: str, read: Callable[[str], Any]) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    texts: Sequence[str] = [value] if isinstance(value, str) else value
+    pairs = {}
+    for text in texts:
+        name, found, content = text.partition(sign)
+        if not found or not name.strip():
+            raise ValueError("must look like " + ("'NAME: $VARIABLE'" if sign == ":" else "KEY=JSON"))
+        pairs[name.strip()] = read(content.strip())
+    return pairs
+
+
+def _json(text: str) -> Any:
+    """A value as JSON; a bare word is text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        if (text[:1] in '{["' and text[:2] not in ("{{", "{%")) or not text:
+            raise ValueError("the value is not valid JSON") from None
+        return text
+
+
+def overlay(below: Document, above: Document) -> Document:
+    """`above` over `below`: parameters and retry are merged key by key, everything else is replaced.
+
+    A model given above brings its own address and key; other endpoint options change the endpoint below.
+    """
+    if below.faults or above.faults:
+        raise JobError(*below.faults, *above.faults)
+    values = dict(below.values)
+    for key, part in above.values.items():
+        if key == "endpoints":
+            values[key] = _over_endpoints(values.get(key), part)
+        elif key in ("params", "retry") and isinstance(values.get(key), dict):
+            values[key] = {**values[key], **part}
+        else:
+            values[key] = part
+    if "system" in above.values and "prompt" not in above.values:
+        values["prompt"] = _without_system(values.get("prompt"))
+    if "prompt" in above.values and "system" not in above.values and _first_is_system(above.values["prompt"]):
+        values.pop("system", None)
+    return Document(values, {**below.places, **above.places})
+
+
+def _over_endpoints(below: Any, above: list[dict[str, Any]]) -> Any:
+    if not isinstance(below, list) or not all(isinstance(endpoint, dict) for endpoint in below) or not below:
+        return above
+    if "model" in above[0]:
+        kept = {key: below[0][key] for key in ("in_flight",) if key in below[0]}
+        return [{**kept, **endpoint} for endpoint in above]
+    return [{**endpoint, **above[0]} for endpoint in below]
+
+
+def _first_is_system(turns: Any) -> bool:
+    return (
+        isinstance(turns, list)
+        and bool(turns)
+        and isinstance(turns[0], dict)
+        and ("system" in turns[0] or turns[0].get("role") == "system")
+    )
+
+
+def _without_system(turns: Any) -> Any:
+    return turns[1:] if _first_is_system(turns) else turns

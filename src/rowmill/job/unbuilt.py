@@ -1,0 +1,59 @@
+"""What CONTRACT promises and this version does not build yet: known, and refused with a clear word.
+
+Take a name out of here when the feature arrives.
+"""
+
+from collections.abc import Mapping
+
+# Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
+KEYS: Mapping[str, frozenset[str]] = {
+    "": frozenset({"budget_usd", "dedupe", "pilot", "query", "table"}),
+    "answer": frozenset({"expect", "fallback", "fallback_for", "repair"}),
+    "endpoints": frozenset(
+        {
+            "headroom",
+            "parse",
+            "pin",
+            "price",
+            "prompt",
+            "quota",
+            "rpm",
+            "tpm",
+            "take",
+            "weight",
+            "when",
+            "cascade",
+        }
+    ),
+}
+
+OPTIONS = frozenset(
+    {
+        "--budget-usd",
+        "--dedupe",
+        "--expect",
+        "--fallback",
+        "--headroom",
+        "--pilot",
+        "--query",
+        "--repair",
+        "--rpm",
+        "--table",
+        "--tpm",
+        "--yes",
+        "-y",
+    }
+)
+
+COMMANDS: Mapping[str, str] = {
+    "quote": "pilot on a sample: cost and time",
+    "simulate": "an OpenAI-compatible server with latency, limits and faults",
+    "tune": "measure several concurrencies on a sample",
+}
+
+DATABASES = ("postgresql://", "postgres://", "sqlite://", "duckdb://", "mysql://")
+
+
+def refusal(name: str) -> str:
+    """The sentence that refuses `name`."""
+    return f"`{name}` is not built yet in this version"

@@ -1,0 +1,116 @@
+"""The job's version: what is sent besides the row, and how two versions differ, in the user's words.
+
+Endpoints added or taken away, limits, prices, time limits and outputs are no change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from rowmill.job.model import Job, effective_params
+
+Definition = Mapping[str, Any]
+
+
+def definition(job: Job, json_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What is sent besides the row, JSON-serialisable: `messages`, `schema`, `models` (name -> parameters).
+
+    `json_schema` is the compiled schema, so that two spellings of one schema are equal; without it the schema
+    stands as the user wrote it.
+    """
+    written = job.answer.schema_ if job.answer else None
+    return {
+        "messages": [list(message) for message in job.messages],
+        "schema": written if json_schema is None else json_schema,
+        "models": {endpoint.model: dict(effective_params(job, endpoint)) for endpoint in job.endpoints},
+    }
+
+
+def fingerprint(definition: Definition, model: str | None = None) -> str:
+    """16 hex digits over messages, schema and parameters of `model` (None: the first); not its name."""
+    models = definition["models"]
+    params = models[next(iter(models)) if model is None else model]
+    text = json.dumps(
+        [definition["messages"], definition["schema"], params], sort_keys=True, ensure_ascii=False
+    )
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def difference(old: Definition, new: Definition) -> list[str]:
+    """What a user must know before answers of both stand in one output; empty when nothing changed."""
+    return [
+        *_messages(old["messages"], new["messages"]),
+        *_schema(old["schema"], new["schema"]),
+        *_models(old["models"], new["models"]),
+    ]
+
+
+def _messages(old: Sequence[Any], new: Sequence[Any]) -> list[str]:
+    old, new = [list(turn) for turn in old], [list(turn) for turn in new]
+    if old == new:
+        return []
+    before, after = _split_system(old), _split_system(new)
+    words = []
+    if before[0] != after[0]:
+        change = "added" if before[0] is None else "taken away" if after[0] is None else "changed"
+        words.append(f"system message {change}")
+    if before[1] != after[1]:
+        words.append("prompt changed")
+    return words
+
+
+def _split_system(turns: Sequence[Any]) -> tuple[str | None, Sequence[Any]]:
+    return (turns[0][1], turns[1:]) if turns and turns[0][0] == "system" else (None, turns)
+
+
+def _models(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    shared = [model for model in new if model in old]
+    if not shared:
+        names = f"model: {', '.join(old)} -> {', '.join(new)}"
+        return [names, *_params(next(iter(old.values())), next(iter(new.values())), "")]
+    several = len(old) > 1 or len(new) > 1
+    return [
+        words
+        for model in shared
+        for words in _params(old[model], new[model], f"{model}: " if several else "")
+    ]
+
+
+def _params(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str) -> list[str]:
+    names = [*old, *(name for name in new if name not in old)]
+    return [
+        f"{prefix}{name}: {_show(old, name)} -> {_show(new, name)}"
+        for name in names
+        if name not in old or name not in new or old[name] != new[name]
+    ]
+
+
+def _show(params: Mapping[str, Any], name: str) -> str:
+    if name not in params:
+        return "not set"
+    text = json.dumps(params[name], ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _schema(old: Any, new: Any) -> list[str]:
+    if old == new:
+        return []
+    if old is None or new is None:
+        return ["schema added" if old is None else "schema taken away"]
+    before, after = _fields(old), _fields(new)
+    words = [f"field {name} added" for name in after if name not in before]
+    words += [f"field {name} taken away" for name in before if name not in after]
+    words += [f"field {name} changed" for name in after if name in before and before[name] != after[name]]
+    if not words and list(before) != list(after):
+        words = ["order of the fields"]
+    return [f"schema changed: {', '.join(words)}" if words else "schema changed"]
+
+
+def _fields(schema: Any) -> Mapping[str, Any]:
+    if not isinstance(schema, Mapping):
+        return {}
+    properties = schema.get("properties")
+    return properties if isinstance(properties, Mapping) else schema

@@ -1,0 +1,127 @@
+"""The final summary of a run, as text and as the `--json` object; pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from rowmill.errors import StopReason
+from rowmill.observers.wording import causes, duration, money, printable, rate, share
+from rowmill.records import GOOD, Figures, LaneFigures, Result, Status
+
+
+def summary_object(result: Result) -> dict[str, Any]:
+    """The object that `--json` prints, with exactly the keys of the contract."""
+    figures = result.figures
+    return {
+        "rows": figures.done if figures.total is None else figures.total,
+        "counts": {str(status): number for status, number in figures.counts.items()},
+        "requests": figures.requests,
+        "seconds": round(figures.elapsed_s, 3),
+        "rows_per_s": round(figures.rows_per_s, 3),
+        "input_tokens": figures.input_tokens,
+        "output_tokens": figures.output_tokens,
+        "cost_usd": figures.cost_usd,
+        "latency_s": {name: figures.latency_s.get(name) for name in ("p50", "p95", "p99")},
+        "retries": dict(figures.retries),
+        "throttles": dict(figures.throttles),
+        "accuracy": None if result.accuracy is None else dict(result.accuracy),
+        "output": result.output,
+        "failures": result.failures,
+        "run_file": result.run_file,
+        "exit_code": result.exit_code,
+        "lanes": [_lane_object(lane) for lane in figures.lanes],
+    }
+
+
+def _lane_object(lane: LaneFigures) -> dict[str, Any]:
+    return {
+        "name": lane.name,
+        "limit": lane.limit,
+        "requests": lane.requests,
+        "failures": lane.failures,
+        "rows_per_s": round(lane.rows_per_s, 3),
+        "retries": dict(lane.retries),
+        "throttles": dict(lane.throttles),
+    }
+
+
+def summary_lines(result: Result, output: str) -> list[str]:
+    """The summary for a reader; `output` is what the user calls the output, for the commands to run next."""
+    lines = [_headline(result), *_figures(result.figures)]
+    if result.accuracy:
+        lines.append(
+            "accuracy   " + ", ".join(f"{name} {_value(part)}" for name, part in result.accuracy.items())
+        )
+    if result.output:
+        lines.append(f"output     {result.output}")
+    if result.failures:
+        lines.append(f"failures   {result.failures}")
+    return [printable(line) for line in lines + _next(result, output)]
+
+
+def _value(part: object) -> str:
+    return share(part) if isinstance(part, float) and 0 <= part <= 1 else str(part)
+
+
+def _headline(result: Result) -> str:
+    figures = result.figures
+    if result.nothing_to_do:
+        return f"Nothing to do: all {figures.done:,} rows were finished before; nothing was sent."
+    if result.reason is StopReason.FINISHED:
+        speed = f"{duration(figures.elapsed_s)}, {rate(figures.rows_per_s)} rows/s"
+        return f"Finished: {figures.done:,} rows in {speed}."
+    why = result.message or str(result.reason).replace("_", " ")
+    done = f"{figures.done:,}" + ("" if figures.total is None else f" of {figures.total:,}")
+    return f"Stopped after {done} rows and {duration(figures.elapsed_s)}: {why}"
+
+
+def _figures(figures: Figures) -> list[str]:
+    lines = []
+    if figures.counts:
+        order = {status: place for place, status in enumerate(Status)}
+        counts = sorted(figures.counts.items(), key=lambda count: order.get(Status(count[0]), 0))
+        lines.append("rows       " + ", ".join(f"{number:,} {status}" for status, number in counts if number))
+    lines.append(f"requests   {figures.requests:,}")
+    tokens = f"tokens     {figures.input_tokens:,} in, {figures.output_tokens:,} out"
+    lines.append(f"{tokens}; cost {money(figures.cost_usd)}")
+    latencies = [
+        f"{name} {duration(value)}"
+        for name in ("p50", "p95", "p99")
+        if (value := figures.latency_s.get(name)) is not None
+    ]
+    if latencies:
+        lines.append("latency    " + ", ".join(latencies))
+    if causes(figures.retries):
+        lines.append("retries    " + causes(figures.retries))
+    if causes(figures.throttles):
+        lines.append("throttles  " + causes(figures.throttles))
+    return lines
+
+
+def _next(result: Result, output: str) -> list[str]:
+    command = where(output, result.run_file)
+    if result.reason is not StopReason.FINISHED:
+        return [
+            "To go on, run the same command again: finished rows are not sent again.",
+            f"To export what there is: rowmill export {command} -o PARTIAL.jsonl",
+        ]
+    bad = {Status(name): number for name, number in result.figures.counts.items() if number}
+    bad = {status: number for status, number in bad.items() if status not in GOOD}
+    if not bad:
+        return []
+    statuses = ",".join(bad)
+    retry = f"rowmill retry {command}" + ("" if list(bad) == [Status.FAILED] else f" --status {statuses}")
+    return [f"To see why:      rowmill rows {command} --status {statuses}", f"To try again:    {retry}"]
+
+
+def where(output: str, run_file: str) -> str:
+    """The arguments that name a run on the command line."""
+    named = shlex.quote(output)
+    return named if run_file == f"{output}.rowmill" else f"{named} --run-file {shlex.quote(run_file)}"
+
+
+def counts_words(counts: Mapping[str, int]) -> str:
+    """`980 ok, 20 failed`; `none` for no rows."""
+    return ", ".join(f"{number:,} {status}" for status, number in counts.items() if number) or "none"

@@ -1,0 +1,111 @@
+"""Figures in words: numbers, durations and shares as every display writes them; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rowmill.records import GOOD, Figures, LaneFigures
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: what a server says must not steer the terminal."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def duration(seconds: float | None) -> str:
+    """`0.8 s`, `42 s`, `3 min 12 s`, `2 h 5 min`, `3 d 4 h`; `unknown` for None."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
+def rate(per_s: float) -> str:
+    """`1,234`, `45.6`, `0.12`: three figures that matter."""
+    return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.1f}" if per_s >= 1 else f"{per_s:.2f}"
+
+
+def share(part: float) -> str:
+    """`12 %`, `99.1 %`; never `100 %` unless all, never `0 %` unless none."""
+    if part in (0, 1):
+        return f"{part:.0%}".replace("%", " %")
+    return f"{min(max(part * 100, 0.1), 99.9):.1f} %"
+
+
+def money(usd: float | None) -> str:
+    """`12.34 USD`, more digits for small sums, `unknown` for None."""
+    if usd is None:
+        return "unknown"
+    return f"{usd:,.2f} USD" if usd >= 1 or usd == 0 else f"{usd:.4g} USD"
+
+
+def good_share(figures: Figures) -> float | None:
+    """Rows that ended well of all that ended; None before the first."""
+    if not figures.done:
+        return None
+    return sum(figures.counts.get(status, 0) for status in GOOD) / figures.done
+
+
+def rows_words(figures: Figures) -> str:
+    """`1,234 of 10,000 rows (12 %)`, or `1,234 rows` while the total is unknown."""
+    done = figures.done
+    if figures.total is None:
+        return f"{done:,} rows"
+    part = f" ({int(100 * done / figures.total)} %)" if figures.total else ""
+    return f"{done:,} of {figures.total:,} rows{part}"
+
+
+def causes(counts: Mapping[str, int]) -> str:
+    """`3 timeout, 2 server`; empty for none."""
+    ordered = sorted(counts.items(), key=lambda cause: (-cause[1], cause[0]))
+    return ", ".join(f"{number:,} {cause.replace('_', ' ')}" for cause, number in ordered if number)
+
+
+def progress_line(figures: Figures) -> str:
+    """The plain line: rows, rate, ETA, share of good rows, and what lanes wait for."""
+    words = [rows_words(figures), f"{rate(figures.rows_per_s)} rows/s"]
+    if figures.eta_s is not None:
+        words.append(f"ETA {duration(figures.eta_s)}")
+    good = good_share(figures)
+    if good is not None:
+        words.append(f"{share(good)} good")
+    words += [f"{lane.name} {lane.why}" for lane in figures.lanes if lane.why]
+    return printable(", ".join(words))
+
+
+def figure_lines(figures: Figures) -> list[str]:
+    """The live block without its bar: rates, tokens and cost, then a line a lane."""
+    good = good_share(figures)
+    first = [f"{rate(figures.rows_per_s)} rows/s", f"ETA {duration(figures.eta_s)}"]
+    if good is not None:
+        first.append(f"{share(good)} good")
+    tokens_in = sum(lane.input_tokens_per_s for lane in figures.lanes)
+    tokens_out = sum(lane.output_tokens_per_s for lane in figures.lanes)
+    second = [
+        f"tokens/s {rate(tokens_in)} in, {rate(tokens_out)} out",
+        f"tokens {figures.input_tokens:,} in, {figures.output_tokens:,} out",
+        f"cost {money(figures.cost_usd)}",
+    ]
+    lines = [" · ".join(first), " · ".join(second), *map(lane_line, figures.lanes)]
+    return [printable(line) for line in lines]
+
+
+def lane_line(lane: LaneFigures) -> str:
+    """One lane: in flight of its limit, what waits and why."""
+    words = [f"{lane.name}: {lane.in_flight} of {lane.limit} in flight"]
+    if lane.waiting:
+        words.append(f"{lane.waiting:,} waiting for a retry")
+    if lane.why:
+        words.append(lane.why)
+    return ", ".join(words)

@@ -1,0 +1,71 @@
+"""The documentation tells the truth: its commands, options and links exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from rowmill.cli import app
+from rowmill.job import load_job
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def code_lines(page: Path) -> Iterator[str]:
+    """Lines inside fenced shell blocks, continuation lines joined."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for block in re.findall(r"```(?:sh|console|bash)\n(.*?)```", text, re.DOTALL):
+        yield from block.splitlines()
+
+
+def calls() -> list[tuple[str, list[str]]]:
+    found = []
+    for page in PAGES:
+        for line in code_lines(page):
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            if words[:1] == ["rowmill"]:
+                found.append((f"{page.name}: {line.strip()}", words[1:]))
+    return found
+
+
+def test_the_readme_shows_commands() -> None:
+    assert len(calls()) >= 5
+
+
+@pytest.mark.parametrize("words", [pytest.param(words, id=name) for name, words in calls()])
+def test_every_command_and_option_shown_exists(words: list[str]) -> None:
+    if words[0].startswith("-"):
+        assert words[0] in ("--version", "--help")
+        return
+    options = {name for parameter in COMMANDS[words[0]].params for name in parameter.opts}
+    shown = {word.split("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)}
+    assert shown <= options | {"--help"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    relative = [link for link in links if "://" not in link and not link.startswith("mailto:")]
+    assert [link for link in relative if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.yaml")), ids=lambda path: path.name)
+def test_every_example_is_a_valid_job_with_its_input(path: Path) -> None:
+    job = load_job(str(path), {})
+    assert Path(job.source).is_file()
+
+
+def test_the_makefile_has_the_targets_that_the_documents_name() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {
+        target for page in PAGES for target in re.findall(r"`?make ([a-z]+)", " ".join(code_lines(page)))
+    }
+    assert named
+    assert named <= targets
