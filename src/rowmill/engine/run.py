@@ -188,5 +188,3 @@ def _view(lane: Lane) -> LaneView:
     health = lane.health
     why = health.parked_why if health.parked is not None else health.why
     return LaneView(lane.config.name, lane.in_flight, lane.limit, lane.waiting, why, lane.tally)
-
-

@@ -48,9 +48,7 @@ class LaneTally:
 
     def tick(self, now: float) -> None:
         """Called once a second; rates are differences over the last ten."""
-        self.ticks.append(
-            Tick(now, self.requests, self.succeeded, self.input_tokens, self.output_tokens)
-        )
+        self.ticks.append(Tick(now, self.requests, self.succeeded, self.input_tokens, self.output_tokens))
 
     def rates(self) -> tuple[float, float, float, float]:
         """Requests, successes, input and output tokens a second over the window."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -16,8 +15,8 @@ from rowmill.engine.lane import Lane
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.prompts import Prompt, TemplateFault
-from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Request, Row, Status
-from rowmill.steps import RetryRules, RowState, Wait, Done, next_step
+from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Request, Status
+from rowmill.steps import Done, RetryRules, RowState, Wait, next_step
 
 EXCERPT_BYTES = 2000
 UNREAD = "unread"
@@ -210,4 +209,3 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         None,
         done.reasoning,
     )
-

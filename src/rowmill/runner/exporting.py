@@ -126,7 +126,9 @@ def _bad_records(
     reader: RunFileReader, chunk: Chunk, outcomes: list[Outcome | None]
 ) -> list[Mapping[str, Any]]:
     bad = [
-        (at, outcome) for at, outcome in enumerate(outcomes) if outcome is not None and outcome.status not in GOOD
+        (at, outcome)
+        for at, outcome in enumerate(outcomes)
+        if outcome is not None and outcome.status not in GOOD
     ]
     if not bad:
         return []
@@ -144,4 +146,3 @@ def _excerpt(reader: RunFileReader, outcome: Outcome, line: str | None) -> str |
         return line
     replies = [attempt["reply"] for attempt in reader.attempts(outcome.index) if attempt["reply"]]
     return str(replies[-1])[:RAW_CHARS] if replies else None
-

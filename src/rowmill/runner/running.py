@@ -111,8 +111,12 @@ class Start:
         try:
             if opened is not None and opened.is_empty and reader.row_total() and plan.job.source == "-":
                 self._opened = None
-                self._tell(Notice(f"no input on standard input: going on with the {reader.row_total():,} rows "
-                                  "that were read from it before"))
+                self._tell(
+                    Notice(
+                        f"no input on standard input: going on with the {reader.row_total():,} rows "
+                        "that were read from it before"
+                    )
+                )
             self._warn_of_kill(reader)
         finally:
             reader.close()
@@ -128,7 +132,9 @@ class Start:
         reason: StopReason | None = None
         try:
             prepare()
-            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
+            session = Session(
+                self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers
+            )
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(lambda: session.execute(self._versions))
         finally:
@@ -195,7 +201,9 @@ class Start:
             pending = reader.row_total() - sum(reader.totals().counts.values())
             most = min(sessions[-1].peak_in_flight + UNCOMMITTED_REPLIES, pending)
             if most:
-                self._tell(Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice"))
+                self._tell(
+                    Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice")
+                )
 
     def _finish(self, session: Session, reason: StopReason, message: str) -> Result:
         figures = session.figures()
@@ -251,7 +259,9 @@ def _open(plan: Plan, fresh: bool) -> Input | None:
     if plan.job.source == "-" and (sys.stdin is None or sys.stdin.isatty()):
         if plan.run_file.exists() and not fresh:
             return None
-        raise JobError("nothing is piped into standard input; use for example: cat rows.jsonl | rowmill run - ...")
+        raise JobError(
+            "nothing is piped into standard input; use for example: cat rows.jsonl | rowmill run - ..."
+        )
     return open_input(plan)
 
 
@@ -297,4 +307,3 @@ def _seal(job: Job) -> str:
 
 def _is_written(reader: RunFileReader, job: Job) -> bool:
     return Path(job.output).exists() and reader.fact("written") == _seal(job)
-

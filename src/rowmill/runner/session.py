@@ -140,7 +140,9 @@ class Session:
             limit = max(1, soft - SPARE_DESCRIPTORS)
             assert self._run is not None
             self._run.tell(
-                Notice(f"only {soft} files may be open (ulimit -n): {limit} requests in flight, not {config.in_flight}")
+                Notice(
+                    f"only {soft} files may be open (ulimit -n): {limit} requests in flight, not {config.in_flight}"
+                )
             )
             config = replace(config, in_flight=limit)
         return config

@@ -19,7 +19,12 @@ def remember_job(connection: sqlite3.Connection, job: str) -> None:
 
 
 def version_id(
-    connection: sqlite3.Connection, fingerprint: str, model: str, definition: Mapping[str, Any], *, accepted: bool
+    connection: sqlite3.Connection,
+    fingerprint: str,
+    model: str,
+    definition: Mapping[str, Any],
+    *,
+    accepted: bool,
 ) -> int:
     """The id of a version, which is made if it is new; `accepted` is only ever set, never taken away."""
     connection.execute(
@@ -63,7 +68,8 @@ def send_again_by_status(connection: sqlite3.Connection, statuses: Sequence[str]
     """Makes rows that ended so pending; how many."""
     marks = ", ".join("?" * len(statuses))
     return connection.execute(
-        f"UPDATE rows SET requeued = 1 WHERE id >= 0 AND requeued = 0 AND status IN ({marks})", tuple(statuses)
+        f"UPDATE rows SET requeued = 1 WHERE id >= 0 AND requeued = 0 AND status IN ({marks})",
+        tuple(statuses),
     ).rowcount
 
 

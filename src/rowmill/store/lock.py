@@ -32,8 +32,10 @@ class RunFileLock:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.close()
-                raise LockedError(f"{self._run_file} is being written by {self.holder() or 'another process'}; "
-                                  "wait for it to end or stop it") from None
+                raise LockedError(
+                    f"{self._run_file} is being written by {self.holder() or 'another process'}; "
+                    "wait for it to end or stop it"
+                ) from None
             if self._is_current(file):
                 self._file = file
             else:

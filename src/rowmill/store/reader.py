@@ -253,8 +253,18 @@ class RunFileReader:
                 else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
             }
             for (
-                number, endpoint, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
-                input_tokens, output_tokens,
+                number,
+                endpoint,
+                sent_at,
+                latency_s,
+                kind,
+                status_code,
+                packed,
+                body,
+                error,
+                request_id,
+                input_tokens,
+                output_tokens,
             ) in rows
         ]
 

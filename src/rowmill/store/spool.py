@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowmill.chunks import row_keys
+
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
 from rowmill.records import RawReply, Row
@@ -160,7 +161,9 @@ class Spool:
 
     def _pass_stored(self) -> None:
         reader = connections.reader(self._writer.path)
-        rows, last = reader.execute("SELECT coalesce(sum(row_count), 0), coalesce(max(id), -1) FROM chunks").fetchone()
+        rows, last = reader.execute(
+            "SELECT coalesce(sum(row_count), 0), coalesce(max(id), -1) FROM chunks"
+        ).fetchone()
         reader.close()
         self._finish(int(rows), int(last))
 
@@ -209,7 +212,9 @@ class Spool:
         with self._state:
             ahead = self._passed_chunks - self._fed_chunks
             if ahead > CHUNKS_AHEAD and not self._hungry and not self._stopping:
-                self._state.wait_for(lambda: self._stopping or self._hungry, min(worked_s * REST_PER_WORK, 0.5))
+                self._state.wait_for(
+                    lambda: self._stopping or self._hungry, min(worked_s * REST_PER_WORK, 0.5)
+                )
 
     def _agrees(self, stored: StoredChunk, chunk: Chunk, reader: sqlite3.Connection) -> bool:
         """Whether the chunk is the stored one, perhaps longer at the input's end; refreshes what differs besides."""
@@ -277,7 +282,11 @@ class Spool:
         return list(self._columns)
 
     def _match(
-        self, reader: sqlite3.Connection, stored: StoredChunk | None, chunk: Chunk | None, rest: Iterator[Chunk]
+        self,
+        reader: sqlite3.Connection,
+        stored: StoredChunk | None,
+        chunk: Chunk | None,
+        rest: Iterator[Chunk],
     ) -> None:
         """From here on the input differs: reads it to its end and matches by key before anything more is sent."""
         starts = [at for at in (stored and stored.id, chunk and chunk.indices[0]) if at is not None]

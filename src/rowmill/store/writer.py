@@ -125,9 +125,12 @@ class Writer:
         if self._thread.is_alive():
             if reason is not None and self.session_id is not None and self._error is None:
                 session = self.session_id
-                self.submit(lambda c: c.execute(
-                    "UPDATE sessions SET ended = ?, reason = ? WHERE id = ?", (time.time(), reason, session)
-                ))
+                self.submit(
+                    lambda c: c.execute(
+                        "UPDATE sessions SET ended = ?, reason = ? WHERE id = ?",
+                        (time.time(), reason, session),
+                    )
+                )
             self._closing = True
             self._urgent.set()
             self._something.set()
@@ -212,8 +215,15 @@ class Writer:
         self._seal_stands = False
 
     def _write_session(self, shown: Mapping[str, Any]) -> None:
-        values = (time.time(), shown["peak_in_flight"], shown["requests"], shown["input_tokens"],
-                  shown["output_tokens"], json.dumps(shown["latencies"]), json.dumps(shown["snapshot"]))
+        values = (
+            time.time(),
+            shown["peak_in_flight"],
+            shown["requests"],
+            shown["input_tokens"],
+            shown["output_tokens"],
+            json.dumps(shown["latencies"]),
+            json.dumps(shown["snapshot"]),
+        )
         self._connection.execute(UPDATE_SESSION, (*values, self.session_id))
 
     def _roll_back(self, error: Exception, tasks: deque[tuple[Task, Future[Any]]]) -> None:
