@@ -53,7 +53,7 @@ bench: $(STAMP)
 	$(BIN)/python -m bench
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --no-header $(LOCK_OPTIONS)
+	--no-header $(LOCK_OPTIONS)
 
 lock: $(STAMP)
 	$(COMPILE) requirements/bootstrap.in -o requirements/bootstrap.txt
