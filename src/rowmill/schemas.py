@@ -36,9 +36,9 @@ _FAULT_CHARS = 300
 class AnswerSchema:
     """A compiled schema.
 
-    `json_schema` is what servers are sent; `strict` says whether it meets the rules of strict mode (the root and
-    every object in it closed, every field required).  `columns` are (name, kind), kind one of string, number,
-    integer, boolean, json; a schema whose root is no object has the one column `answer`.
+    `json_schema` is what servers are sent; `strict` says whether it meets the rules of strict mode (the root
+    and every object in it closed, every field required).  `columns` are (name, kind), kind one of string,
+    number, integer, boolean, json; a schema whose root is no object has the one column `answer`.
     """
 
     __slots__ = ("_is_object", "_validator", "columns", "json_schema", "strict")
@@ -77,8 +77,8 @@ class AnswerSchema:
 def compile_schema(spec: Mapping[str, Any] | str) -> AnswerSchema:
     """Compiles a JSON Schema or shorthand (`label: yes|no, confidence: number`, or a mapping).
 
-    Shorthand types: string, number, integer, boolean, choices `a|b|c`, `list[type]`, a nested mapping; a trailing
-    `?` allows null.  Raises JobError that names the place.
+    Shorthand types: string, number, integer, boolean, choices `a|b|c`, `list[type]`, a nested mapping; a
+    trailing `?` allows null.  Raises JobError that names the place.
     """
     if isinstance(spec, str):
         spec = _from_text(spec)
