@@ -1,0 +1,104 @@
+"""Reply -> Answer or Failure: reasoning taken apart, fences taken off, the schema held to.
+
+Must not know providers, and must not decide what follows from a failure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rowmill.errors import FailureKind
+from rowmill.failures import EXCERPT_CHARS
+from rowmill.records import Answer, Failure, Reply
+from rowmill.schemas import AnswerSchema, compile_schema, is_json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["AnswerSchema", "compile_schema", "is_json_schema", "read_answer"]
+
+_CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
+_FILTERED = frozenset({"content_filter", "safety", "sensitive", "recitation", "prohibited_content"})
+_BROKEN = frozenset({"error", "abort", "insufficient_system_resource", "network_error"})
+_THOUGHT = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>(.*)|$)", re.DOTALL)
+_LOOSE_END = re.compile(r"</(?:think|thinking)>")
+_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n?(.*?)\s*```\s*", re.DOTALL)
+
+
+def read_answer(reply: Reply, schema: AnswerSchema | None) -> Answer | Failure:
+    """Reads one reply.  Without a schema the answer is the text exactly as replied, reasoning taken off.
+
+    Failures: FILTERED, REFUSED, TRUNCATED (`values` keep the text under `answer`, whatever the schema),
+    UNREADABLE (no text), INVALID (the message holds the place of the fault, the excerpt the text).
+    """
+    text, reasoning = _parted(reply, schema)
+    finish = (reply.finish_reason or "").lower()
+    if finish in _FILTERED:
+        return _failure(
+            FailureKind.FILTERED, f"the content filter ended the reply ({finish})", text, reasoning
+        )
+    if reply.refusal:
+        return _failure(FailureKind.REFUSED, reply.refusal, text, reasoning)
+    if finish in _CUT:
+        kept = {"answer": text} if text else None
+        advice = "the reply ended at the token limit; a higher --max-tokens may help"
+        return _failure(FailureKind.TRUNCATED, advice, text, reasoning, kept)
+    if finish in _BROKEN:
+        return _failure(FailureKind.UNREADABLE, f"the server broke off ({finish})", text, reasoning)
+    if not text or text.isspace():
+        ended = f" (finish reason {finish})" if finish else ""
+        return _failure(FailureKind.UNREADABLE, f"the reply holds no text{ended}", text, reasoning)
+    if schema is None:
+        return Answer({"answer": text}, reasoning)
+    read = _read(text, schema)
+    if isinstance(read, str):
+        return _failure(FailureKind.INVALID, read, text, reasoning)
+    return Answer(read, reasoning)
+
+
+def _read(text: str, schema: AnswerSchema) -> Mapping[str, object] | str:
+    """The strict parse first; then without a fence that wraps the whole reply."""
+    read = schema.read(text)
+    if isinstance(read, str) and "```" in text:
+        fenced = _FENCE.fullmatch(text)
+        if fenced is not None:
+            return schema.read(fenced[1])
+    return read
+
+
+def _parted(reply: Reply, schema: AnswerSchema | None) -> tuple[str | None, str | None]:
+    """Text and reasoning of a reply, wherever the server put them."""
+    text, reasoning = reply.text, reply.reasoning or None
+    if not text and reasoning and not reply.refusal and reply.finish_reason in (None, "stop"):
+        # Everything came as reasoning: the server looked for the end of thoughts that never began.
+        text, reasoning = reasoning, None
+    if not text or ("</think" not in text and "<think" not in text):
+        return text, reasoning
+    if schema is not None and not isinstance(schema.read(text), str):
+        return text, reasoning  # the tag stands inside a valid answer
+    thought, rest = _split_thought(text)
+    if thought is None:
+        return text, reasoning
+    thoughts = [part.strip() for part in (reasoning, thought) if part and part.strip()]
+    return rest.lstrip(), "\n".join(thoughts) or None
+
+
+def _split_thought(text: str) -> tuple[str | None, str]:
+    """(thought, rest); thought is None where there is none.  An unclosed thought leaves no rest."""
+    opened = _THOUGHT.match(text)
+    if opened is not None:
+        return opened[2], opened[3] or ""
+    end = _LOOSE_END.search(text)
+    return (None, text) if end is None else (text[: end.start()], text[end.end() :])
+
+
+def _failure(
+    kind: FailureKind,
+    message: str,
+    text: str | None,
+    reasoning: str | None,
+    values: Mapping[str, object] | None = None,
+) -> Failure:
+    excerpt = (text or "")[:EXCERPT_CHARS]
+    return Failure(kind, message, excerpt=excerpt, values=values, reasoning=reasoning)

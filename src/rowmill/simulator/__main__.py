@@ -1,0 +1,99 @@
+"""`python -m rowmill.simulator`: settings from arguments, the base URL on the first line printed."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from typing import TYPE_CHECKING
+
+from rowmill.simulator.behaviour import Behaviour, Outage
+from rowmill.simulator.server import Listener, new_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _share(text: str) -> float:
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rowmill simulate", description="An OpenAI-compatible server to rehearse with."
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--latency", default="0", help="0.5, 0.1-0.9 or lognormal:MEDIAN,SIGMA (seconds)")
+    parser.add_argument("--slots", type=int, help="answers made at a time; the rest queues")
+    for name in ("rpm", "tpm", "input-tpm", "output-tpm"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--window-s", type=float, default=60.0, help="the sliding window of the limits")
+    parser.add_argument("--dialect", default="openai", choices=["openai", "anthropic", "groq", "none"])
+    parser.add_argument(
+        "--retry-after", default="seconds", choices=["seconds", "fraction", "ms", "date", "none"]
+    )
+    parser.add_argument("--fail", type=_share, default=0.0, help="share of requests that fail: 0.02 or 2%%")
+    parser.add_argument("--fail-status", default="500")
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="STEP:SHARE", help="for example hang:1%%"
+    )
+    parser.add_argument("--outage", action="append", default=[], metavar="START:END[:STEP]", help="seconds")
+    parser.add_argument(
+        "--script", action="append", default=[], metavar="TOKEN:STEPS", help="row-17:503,503,ok"
+    )
+    parser.add_argument("--answer", default="{token}")
+    parser.add_argument("--output-tokens", type=int, default=8)
+    parser.add_argument("--cached-share", type=_share, default=0.0)
+    parser.add_argument("--model", action="append", dest="models", help="the only models there are")
+    parser.add_argument("--context-tokens", type=int)
+    parser.add_argument("--drip-s", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def _outage(text: str) -> Outage:
+    start_s, end_s, *kind = text.split(":", 2)
+    return Outage(float(start_s), float(end_s), kind[0] if kind else "refuse")
+
+
+def behaviour_from(options: argparse.Namespace) -> Behaviour:
+    """The settings that the arguments name; raises ValueError."""
+    faults = {options.fail_status: options.fail} if options.fail else {}
+    for text in options.fault:
+        step, _, share = text.rpartition(":")
+        faults[step] = _share(share)
+    named = (
+        "latency slots rpm tpm input_tpm output_tpm window_s dialect retry_after answer output_tokens "
+        "cached_share models context_tokens drip_s seed"
+    )
+    return Behaviour(
+        faults=faults,
+        outages=tuple(_outage(text) for text in options.outage),
+        scripts=dict(text.split(":", 1) for text in options.script),
+        **{name: getattr(options, name) for name in named.split()},
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serves until SIGINT or SIGTERM."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        behaviour = behaviour_from(options)
+    except ValueError as fault:
+        parser.error(str(fault))
+    loop = new_loop()
+    listener = Listener(behaviour, options.host, options.port, None)
+    loop.run_until_complete(listener.open())
+    print(f"http://{options.host}:{listener.port}/v1", flush=True)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, loop.stop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(listener.close())
+        loop.close()
+
+
+if __name__ == "__main__":
+    main()
