@@ -1,0 +1,47 @@
+"""Owns the key of a row, by which a resumed run knows it again; must not know how keys are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from rowmill.chunks.exact_json import SORTED_ENCODER, encode_sorted
+from rowmill.ports import Chunk
+from rowmill.records import Fault
+
+KEY_BYTES = 16
+
+
+def row_keys(chunk: Chunk, names: Sequence[str] | None) -> bytes:
+    """The rows' keys, 16 bytes each, one after the other.
+
+    A key is a hash of the values of the named columns (None: of the whole row, names included) with their
+    types: 1, 1.0 and "1" differ, and so do a null and a missing column.  The chunk's layout does not matter.
+    A fault is keyed by its raw line.
+    """
+    faults = chunk.faults
+    encode = SORTED_ENCODER.encode
+    keys = []
+    for offset, row in enumerate(chunk.values(names)):
+        if faults and offset in faults:
+            material = _fault_material(faults[offset])
+        else:
+            # Invariant: `values` gives the columns in the order of `names`, so the tuple tells them apart.
+            values: object = row if names is None else tuple(row.values())
+            try:
+                material = encode(values)
+            except (TypeError, ValueError, RecursionError):
+                material = encode_sorted(values)
+            if names is not None and len(row) != len(names):
+                material += _missing_material(row.keys(), names)
+        keys.append(blake2b(material, digest_size=KEY_BYTES).digest())
+    return b"".join(keys)
+
+
+def _fault_material(fault: Fault) -> bytes:
+    return b"fault " + fault.raw.encode("utf-8", "surrogatepass")
+
+
+def _missing_material(held: Iterable[str], names: Sequence[str]) -> bytes:
+    present = set(held)
+    return b"missing %a" % [place for place, name in enumerate(names) if name not in present]

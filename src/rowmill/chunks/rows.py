@@ -1,0 +1,153 @@
+"""Owns chunks of text cells and of JSON objects; must not know where rows come from."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from rowmill.chunks.exact_json import decode_json, encode_json
+from rowmill.records import Fault
+
+NO_FAULTS: Mapping[int, Fault] = {}
+
+
+def pack_indices(indices: Sequence[int]) -> Sequence[int]:
+    """The same rising indices as a range where they are contiguous, else as a packed array."""
+    if isinstance(indices, range) and indices.step == 1:
+        return indices
+    if len(indices) and indices[-1] - indices[0] + 1 == len(indices):
+        return range(indices[0], indices[-1] + 1)
+    return array("Q", indices) if len(indices) else range(0)
+
+
+def take_indices(indices: Sequence[int], offsets: Sequence[int]) -> Sequence[int]:
+    """The indices at these offsets, packed."""
+    return pack_indices([indices[offset] for offset in offsets])
+
+
+def _take_faults(faults: Mapping[int, Fault], offsets: Sequence[int]) -> Mapping[int, Fault]:
+    if not faults:
+        return NO_FAULTS
+    return {new: faults[old] for new, old in enumerate(offsets) if old in faults}
+
+
+_PackedFaults = list[tuple[int, int, str, str]]
+
+
+def _pack_faults(faults: Mapping[int, Fault]) -> _PackedFaults:
+    return [(offset, *faults[offset]) for offset in sorted(faults)]
+
+
+def _unpack_faults(packed: _PackedFaults) -> Mapping[int, Fault]:
+    return {offset: Fault(line, reason, raw) for offset, line, reason, raw in packed}
+
+
+class _PackedTable(msgspec.Struct, array_like=True):
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    faults: _PackedFaults
+
+
+_pack_table = msgspec.msgpack.Encoder().encode
+_unpack_table = msgspec.msgpack.Decoder(_PackedTable).decode
+
+
+@dataclass(frozen=True, slots=True)
+class TableChunk:
+    """Rows whose cells are all text (CSV, TSV, plain text); a faulted row has no cells."""
+
+    indices: Sequence[int]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def values(self, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+        """One mapping a row with the named columns (None: all), in the order of `names`."""
+        if names is None or tuple(names) == tuple(self.columns):
+            return self.records()
+        held = [name for name in names if name in self.columns]
+        places = [list(self.columns).index(name) for name in held]
+        return self._picked(held, places)
+
+    def _picked(self, names: list[str], places: list[int]) -> Iterator[Mapping[str, Any]]:
+        if len(places) == 1:
+            name, place = names[0], places[0]
+            return ({name: row[place]} if row else {} for row in self.rows)
+        if not places:
+            return ({} for _ in self.rows)
+        pick = itemgetter(*places)
+        return (dict(zip(names, pick(row), strict=True)) if row else {} for row in self.rows)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One whole row at a time; {} for a faulted one."""
+        columns = self.columns
+        return (dict(zip(columns, row, strict=False)) for row in self.rows)
+
+    def take(self, offsets: Sequence[int]) -> TableChunk:
+        """The rows at these offsets, with their indices."""
+        rows = [self.rows[offset] for offset in offsets]
+        return TableChunk(
+            take_indices(self.indices, offsets), self.columns, rows, _take_faults(self.faults, offsets)
+        )
+
+    def encode(self) -> tuple[str, bytes]:
+        """("table", MessagePack)."""
+        return "table", _pack_table(_PackedTable(self.columns, self.rows, _pack_faults(self.faults)))
+
+    @classmethod
+    def decode(cls, payload: bytes, indices: Sequence[int]) -> TableChunk:
+        """The chunk that `encode` packed; raises msgspec.DecodeError."""
+        packed = _unpack_table(payload)
+        faults = _unpack_faults(packed.faults)
+        return cls(pack_indices(indices), tuple(packed.columns), packed.rows, faults)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChunk:
+    """Rows that are JSON objects, values exact, missing keys missing; a faulted row is {}."""
+
+    indices: Sequence[int]
+    rows: Sequence[dict[str, Any]]
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The union of the keys, in order of first appearance."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.rows)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def values(self, names: Sequence[str] | None) -> Iterator[Mapping[str, Any]]:
+        """One mapping a row with those of the named columns (None: all) that the row has."""
+        if names is None:
+            return iter(self.rows)
+        return ({name: row[name] for name in names if name in row} for row in self.rows)
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One whole row at a time, as a dict of the caller's own."""
+        return (row.copy() for row in self.rows)
+
+    def take(self, offsets: Sequence[int]) -> ObjectChunk:
+        """The rows at these offsets, with their indices."""
+        rows = [self.rows[offset] for offset in offsets]
+        return ObjectChunk(take_indices(self.indices, offsets), rows, _take_faults(self.faults, offsets))
+
+    def encode(self) -> tuple[str, bytes]:
+        """("objects", JSON); order of keys kept."""
+        return "objects", encode_json([self.rows, _pack_faults(self.faults)])
+
+    @classmethod
+    def decode(cls, payload: bytes, indices: Sequence[int]) -> ObjectChunk:
+        """The chunk that `encode` packed; raises ValueError."""
+        rows, faults = decode_json(payload)
+        return cls(pack_indices(indices), rows, _unpack_faults(faults))

@@ -1,0 +1,100 @@
+"""Owns what bytes at the head of a file tell about its encoding; must not know formats or rows."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from rowmill.errors import SourceError
+
+_BOMS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_OTHER_KINDS = {
+    b"\x1f\x8b": "gzip data: let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "zstd data: let its name end in .zst",
+    b"PAR1": "a Parquet file: let its name end in .parquet",
+    b"PK\x03\x04": "a zip file or spreadsheet: unpack it, or save it as CSV",
+    b"BZh": "bzip2 data: unpack it",
+    b"\xfd7zXZ": "xz data: unpack it",
+    b"SQLite format 3": "an SQLite database",
+}
+_HIGH_RUNS = re.compile(rb"[\x80-\xff]+")
+
+
+def check_encoding(encoding: str) -> None:
+    """Raises SourceError unless this is the name of an encoding of text."""
+    try:
+        b"".decode(encoding)
+        "".encode(encoding)
+    except (LookupError, UnicodeError, ValueError):
+        raise SourceError(
+            f"unknown encoding {encoding!r}; known are, for example, utf-8, utf-16, latin-1, cp1252, "
+            "gb18030, big5, shift_jis"
+        ) from None
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether this names UTF-8, with or without a byte order mark."""
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig")
+
+
+def check_head(name: str, head: bytes) -> None:
+    """Raises SourceError when the first bytes of a file are not UTF-8 text; says what they seem to be."""
+    for magic, what in _OTHER_KINDS.items():
+        if head.startswith(magic):
+            raise SourceError(f"{name} is {what}")
+    guess = _guess(head)
+    if guess is not None:
+        raise SourceError(f"{name} is not UTF-8 text; it looks like {guess}: try --encoding {guess}")
+
+
+def _guess(head: bytes) -> str | None:
+    """The encoding that the head seems to be in, None where UTF-8 will do."""
+    for bom, encoding in _BOMS.items():
+        if head.startswith(bom):
+            return encoding
+    if not head.isascii() and _is_mostly_undecodable(head):
+        return _guess_bytes(head)
+    return _guess_utf16(head[:2_000])
+
+
+def _guess_utf16(head: bytes) -> str | None:
+    odd, even = head[1::2], head[::2]
+    if len(odd) and odd.count(0) * 10 >= len(odd) * 3 and even.count(0) * 10 < len(even):
+        return "utf-16-le"
+    if len(even) and even.count(0) * 10 >= len(even) * 3 and odd.count(0) * 10 < len(odd):
+        return "utf-16-be"
+    return None
+
+
+def _is_mostly_undecodable(head: bytes) -> bool:
+    """Whether whole lines, not one here and there, are something else than UTF-8."""
+    lines = head.split(b"\n")[: -1 if head.count(b"\n") else None]
+    beyond_ascii = [line for line in lines if not line.isascii()]
+    bad = sum(not _is_decodable(line) for line in beyond_ascii)
+    if bad * 2 <= len(beyond_ascii):
+        return False
+    return (bad >= 3 and bad * 10 >= len(lines)) or (bad >= 2 and bad * 2 >= len(lines))
+
+
+def _is_decodable(line: bytes, encoding: str = "utf-8") -> bool:
+    try:
+        line.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _guess_bytes(head: bytes) -> str:
+    runs = _HIGH_RUNS.findall(head)
+    paired = sum(len(run) for run in runs) >= 2 * len(runs)
+    whole_lines = head[: head.rfind(b"\n") + 1] or head
+    if paired and _is_decodable(whole_lines, "gb18030"):
+        return "gb18030"
+    # Latin-1 has only control characters in 0x80 to 0x9F, where Windows has quotes, dashes and the euro.
+    is_windows = any(byte in range(0x80, 0xA0) for byte in head)
+    return "cp1252" if is_windows and _is_decodable(whole_lines, "cp1252") else "latin-1"
