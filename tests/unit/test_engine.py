@@ -152,13 +152,13 @@ def test_a_row_that_is_the_trouble_itself_ends_alone(kind: FailureKind, status: 
 def test_a_server_that_is_gone_for_60_s_costs_no_attempt(in_flight: int) -> None:
     trial = Trial(
         200,
-        lambda i, n, at: failure(FailureKind.UNREACHABLE) if 1001 < at < 1061 else ok(),
+        lambda i, n, at: failure(FailureKind.UNREACHABLE) if 1000.5 < at < 1060.5 else ok(),
         in_flight=in_flight,
     )
     assert trial.statuses == {"ok": 200}
     assert all(outcome.attempts == 1 for outcome in trial.store.outcomes.values())
-    first_back = min(at for at, _ in trial.provider.sent if at >= 1061)
-    assert first_back < 1066
+    first_back = min(at for at, _ in trial.provider.sent if at >= 1060.5)
+    assert first_back < 1065.5
 
 
 def test_a_server_that_resets_everything_for_a_while_fails_no_row() -> None:

@@ -14,6 +14,7 @@ from itertools import count
 
 from rowmill.engine.feed import Feed
 from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
+from rowmill.engine.opening import ALIKE_ROWS
 from rowmill.engine.tally import LaneTally
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed
 from rowmill.ports import Clock, Provider
@@ -49,6 +50,7 @@ class Lane:
         self.provider = provider
         self.limit = config.in_flight
         self.in_flight = 0
+        self.rows_on_trial = 0
         self.peak_in_flight = 0
         self.tally = LaneTally()
         self.health = Health(config.max_outage_s, clock.random)
@@ -144,6 +146,11 @@ class Lane:
         self._stopping = True
         self._wake_all()
 
+    def put_on_trial(self, rows: int) -> None:
+        """Tells how many rows are held back as refused alike: no new ones are sent until one has done better."""
+        self.rows_on_trial = rows
+        self.wake()
+
     def wake(self) -> None:
         """Lets one idle worker look again; it passes the word on while there is more to do."""
         while self._idle:
@@ -167,6 +174,8 @@ class Lane:
             self.put_back(state, 0.0)
             return other
         if len(self._heap) >= MOST_WAITING_ROWS + self.limit:
+            return None
+        if self.rows_on_trial and self.rows_on_trial + self.in_flight >= max(self.limit, ALIKE_ROWS):
             return None
         row = self._feed.take()
         return None if row is None else RowState(row)

@@ -35,6 +35,10 @@ class Opening:
         return []
 
     @property
+    def held_rows(self) -> int:
+        return len(self._held)
+
+    @property
     def hopeless(self) -> str | None:
         """The error of the rows held back, once there are enough of them."""
         return self._held[0].error if not self._over and len(self._held) >= ALIKE_ROWS else None

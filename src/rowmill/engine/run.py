@@ -151,11 +151,15 @@ class Run:
             lane.stop()
 
     def _finished(self, outcome: Outcome, refusal: str | None) -> None:
-        for ended in self._opening.admit(outcome, refusal):
+        opening = self._opening
+        held = opening.held_rows
+        for ended in opening.admit(outcome, refusal):
             self._save(ended)
-        hopeless = self._opening.hopeless
-        if hopeless is not None:
-            self._stop(StopReason.HOPELESS, f"the first rows were all refused alike: {hopeless}")
+        if held != opening.held_rows:
+            for lane in self.lanes:
+                lane.put_on_trial(opening.held_rows)
+            if opening.hopeless is not None:
+                self._stop(StopReason.HOPELESS, f"the first rows were all refused alike: {opening.hopeless}")
         limit = self._limits.max_failure_rate
         if limit is not None and self._tally.session_rows >= RATE_ROWS:
             share = self._tally.session_bad / self._tally.session_rows

@@ -174,6 +174,7 @@ class RunFileReader:
         """Chunks with the outcomes of their rows, None for pending ones.  `salvage` passes over damaged parts."""
         after = -1
         while True:
+            before = after
             try:
                 with connections.translated(self.path):
                     stored = chunktable.next_chunk(self._connection, after)
@@ -184,12 +185,12 @@ class RunFileReader:
                 chunk = chunktable.load_chunk(stored, self._packer)
             except RunFileError:
                 self.lost_chunks += 1
-                following = self._id_after(after) if salvage else None
                 if not salvage:
                     raise
-                if following is None:
+                damaged = after if after != before else self._id_after(before)
+                if damaged is None:
                     return
-                after = following
+                after = damaged
                 continue
             by_index = {row[0]: Outcome(row[0], Status(row[1]), *row[2:]) for row in found}
             yield chunk, [by_index.get(index) for index in chunk.indices]

@@ -1,0 +1,255 @@
+"""The run file: what is committed, how a changed input finds its rows again, how damage is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from rowmill.chunks import ObjectChunk
+from rowmill.errors import LockedError, RunFileError
+from rowmill.ports import Chunk
+from rowmill.records import Attempt, Outcome, Row, Status
+from rowmill.store import changes
+from rowmill.store import connection as connections
+from rowmill.store.lock import RunFileLock
+from rowmill.store.reader import RunFileReader
+from rowmill.store.redaction import redactor
+from rowmill.store.spool import Spool, SpoolRules
+from rowmill.store.writer import Writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    run_file = tmp_path / "out.jsonl.rowmill"
+    connections.create(run_file)
+    return run_file
+
+
+def chunks_of(texts: Sequence[str], size: int = 3, **others: str) -> Iterator[Chunk]:
+    for start in range(0, len(texts), size):
+        part = texts[start : start + size]
+        yield ObjectChunk(range(start, start + len(part)), [{"text": text, **others} for text in part], {})
+
+
+def session(
+    path: Path, chunks: Iterator[Chunk] | None, *, answer: int | None = None, names: Sequence[str] | None = ("text",)
+) -> list[Row]:
+    """One start on the run file: hands out the pending rows and answers the first `answer` of them."""
+    writer = Writer(path, bytes)
+    moved: list[object] = []
+    spool = Spool(
+        writer, SpoolRules(names, names, lambda columns: None), chunks, lambda *arguments: moved.append(arguments)
+    )
+    spool.start()
+    rows = [row for part in spool.pending() for row in part]
+    asyncio.run(_begin(writer))
+    for row in rows[: len(rows) if answer is None else answer]:
+        writer.save_attempt(attempt(row.index, f"reply to {row.values['text']}"))
+        writer.save_outcome(outcome(row.index, f"answer to {row.values['text']}"))
+    spool.stop()
+    writer.close("finished")
+    return rows
+
+
+async def _begin(writer: Writer) -> None:
+    loop = asyncio.get_running_loop()
+    await asyncio.to_thread(writer.begin, loop, {"lane": 1})
+
+
+def attempt(index: int, body: str, kind: str | None = None) -> Attempt:
+    return Attempt(index, "lane", 1.0, 0.5, kind, 200, body.encode(), None, None, 3, 2)
+
+
+def outcome(index: int, text: str) -> Outcome:
+    answer = json.dumps({"answer": text}).encode()
+    return Outcome(index, Status.OK, answer, None, "lane", "model", 1, 0.5, 3, 2, None, None)
+
+
+def answers(path: Path) -> list[tuple[str, str | None]]:
+    """(input text, answer) of every row, in order."""
+    reader = RunFileReader(path)
+    found = []
+    for chunk, outcomes in reader.outcomes():
+        for record, one in zip(chunk.records(), outcomes, strict=True):
+            found.append((record["text"], None if one is None or one.answer is None else json.loads(one.answer)["answer"]))
+    reader.close()
+    return found
+
+
+def texts_of(rows: Sequence[Row]) -> list[object]:
+    return [row.values["text"] for row in rows]
+
+
+def test_what_was_saved_is_read_back_in_input_order(path: Path) -> None:
+    session(path, chunks_of(["a", "b", "c", "d"]))
+    assert answers(path) == [(t, f"answer to {t}") for t in "abcd"]
+
+
+def test_a_second_start_on_the_same_input_has_nothing_pending(path: Path) -> None:
+    session(path, chunks_of(list("abcdefg")))
+    assert session(path, chunks_of(list("abcdefg"))) == []
+
+
+def test_a_start_after_a_part_goes_on_with_the_rest(path: Path) -> None:
+    session(path, chunks_of(list("abcdefg")), answer=4)
+    assert texts_of(session(path, chunks_of(list("abcdefg")))) == ["e", "f", "g"]
+
+
+def test_rows_added_at_the_end_are_the_only_ones_pending(path: Path) -> None:
+    session(path, chunks_of(list("abcd")))
+    assert texts_of(session(path, chunks_of(list("abcdefgh")))) == ["e", "f", "g", "h"]
+    assert answers(path) == [(t, f"answer to {t}") for t in "abcdefgh"]
+
+
+def test_rows_inserted_at_the_top_are_the_only_ones_pending(path: Path) -> None:
+    session(path, chunks_of(list("abcdefg")))
+    assert texts_of(session(path, chunks_of(["x", "y", *"abcdefg"]))) == ["x", "y"]
+    assert answers(path) == [(t, f"answer to {t}") for t in ["x", "y", *"abcdefg"]]
+
+
+def test_rows_in_another_order_keep_their_answers(path: Path) -> None:
+    session(path, chunks_of(list("abcdefg")))
+    assert session(path, chunks_of(list("gfedcba"))) == []
+    assert answers(path) == [(t, f"answer to {t}") for t in "gfedcba"]
+
+
+def test_equal_rows_are_matched_one_to_one(path: Path) -> None:
+    session(path, chunks_of(["a", "a", "b", "a", "a"]), answer=2)
+    assert texts_of(session(path, chunks_of(["z", "a", "a", "b", "a", "a"]), answer=0)) == ["z", "b", "a", "a"]
+
+
+def test_rows_that_left_the_input_come_back_with_their_answers(path: Path) -> None:
+    session(path, chunks_of(list("abcdefgh")))
+    assert session(path, chunks_of(list("abc"))) == []
+    assert answers(path) == [(t, f"answer to {t}") for t in "abc"]
+    assert session(path, chunks_of(list("abcdefgh"))) == []
+    assert answers(path) == [(t, f"answer to {t}") for t in "abcdefgh"]
+
+
+def test_a_row_that_comes_back_is_found_where_only_a_pending_one_stands(path: Path) -> None:
+    session(path, chunks_of(list("abc")))
+    session(path, chunks_of(list("ab")))
+    session(path, chunks_of(list("abxc")), answer=0)
+    assert answers(path) == [("a", "answer to a"), ("b", "answer to b"), ("x", None), ("c", "answer to c")]
+
+
+def test_columns_outside_the_prompt_are_refreshed(path: Path) -> None:
+    session(path, chunks_of(list("abcd"), note="old"))
+    assert session(path, chunks_of(list("abcd"), note="new")) == []
+    reader = RunFileReader(path)
+    notes = [record["note"] for chunk in reader.chunks() for record in chunk.records()]
+    reader.close()
+    assert notes == ["new"] * 4
+
+
+def test_attempts_move_with_their_rows(path: Path) -> None:
+    session(path, chunks_of(list("abc")))
+    session(path, chunks_of(list("xabc")))
+    reader = RunFileReader(path)
+    replies = [[a["reply"] for a in reader.attempts(index)] for index in range(4)]
+    reader.close()
+    assert replies == [["reply to x"], ["reply to a"], ["reply to b"], ["reply to c"]]
+
+
+def test_a_start_without_input_goes_on_from_what_is_stored(path: Path) -> None:
+    session(path, chunks_of(list("abcdef")), answer=2)
+    assert texts_of(session(path, None)) == ["c", "d", "e", "f"]
+
+
+def test_places_with_gaps_are_kept(path: Path) -> None:
+    def chosen() -> Iterator[Chunk]:
+        yield next(chunks_of(list("abcdefgh"), size=8)).take([1, 4, 6])
+
+    rows = session(path, chosen())
+    assert [row.index for row in rows] == [1, 4, 6]
+    assert session(path, chosen()) == []
+
+
+def test_a_sample_that_grows_to_the_whole_input_keeps_its_answers(path: Path) -> None:
+    session(path, iter([next(chunks_of(list("abcdefgh"), size=8)).take([1, 4])]))
+    assert texts_of(session(path, chunks_of(list("abcdefgh"), size=8))) == ["a", "c", "d", "f", "g", "h"]
+    assert answers(path) == [(t, f"answer to {t}") for t in "abcdefgh"]
+
+
+def test_a_reply_that_was_stored_but_not_read_is_handed_out_with_its_row(path: Path) -> None:
+    session(path, chunks_of(list("ab")), answer=0)
+    writer = Writer(path, bytes)
+    writer.save_attempt(attempt(1, "paid for", "unread"))
+    writer.close(None)
+    rows = session(path, chunks_of(list("ab")), answer=0)
+    assert [row.unread and row.unread.body for row in rows] == [None, b"paid for"]
+
+
+def test_rows_made_pending_again_are_handed_out(path: Path) -> None:
+    session(path, chunks_of(list("abc")))
+    writer = Writer(path, bytes)
+    assert writer.do(lambda c: changes.send_again_by_status(c, ["ok"])) == 3
+    writer.close(None)
+    assert texts_of(session(path, chunks_of(list("abc")), answer=0)) == ["a", "b", "c"]
+
+
+def test_the_second_writer_is_refused_and_told_who_holds_the_file(path: Path) -> None:
+    first, second = RunFileLock(path), RunFileLock(path)
+    first.acquire()
+    with pytest.raises(LockedError, match=f"process {os.getpid()}"):
+        second.acquire()
+    first.release()
+    second.acquire()
+    second.release()
+
+
+def test_a_run_file_is_readable_by_its_owner_alone(path: Path) -> None:
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_truncated_run_file_is_refused_and_left_as_it_is(path: Path) -> None:
+    session(path, chunks_of([f"text {number}" for number in range(3000)], size=1000))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    before = path.read_bytes()
+    with pytest.raises(RunFileError, match="damaged.*rowmill export"):
+        RunFileReader(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_run_file_is_refused(tmp_path: Path) -> None:
+    stranger = tmp_path / "notes.rowmill"
+    stranger.write_text("not a database, but long enough to look at" * 40)
+    with pytest.raises(RunFileError, match="damaged|not a run file"):
+        RunFileReader(stranger)
+
+
+def test_a_run_file_of_a_newer_format_is_refused(path: Path) -> None:
+    connection = connections.writer(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(RunFileError, match="newer"):
+        RunFileReader(path)
+
+
+def test_flipped_bytes_in_stored_rows_cost_only_those_rows(path: Path) -> None:
+    session(path, chunks_of([f"text {number}" for number in range(9)]))
+    connection = connections.writer(path)
+    connection.execute("UPDATE chunks SET payload = zeroblob(40) WHERE id = 3")
+    connection.close()
+    reader = RunFileReader(path)
+    read = [record["text"] for chunk, _ in reader.outcomes(salvage=True) for record in chunk.records()]
+    assert read == [f"text {number}" for number in (0, 1, 2, 6, 7, 8)]
+    assert reader.lost_chunks == 1
+    reader.close()
+
+
+def test_secrets_are_taken_out_of_replies_answers_and_errors(path: Path) -> None:
+    writer = Writer(path, redactor(['sk-"secret"/123']))
+    echo = json.dumps({"key": 'sk-"secret"/123'})
+    writer.save_attempt(Attempt(0, "lane", 1.0, 0.5, None, 200, echo.encode(), 'bad key sk-"secret"/123', None, 1, 1))
+    writer.save_outcome(
+        Outcome(0, Status.OK, echo.encode(), 'sk-"secret"/123', "lane", "m", 1, 0.1, 1, 1, None, 'sk-"secret"/123')
+    )
+    writer.close(None)
+    assert b"secret" not in path.read_bytes() + b"".join(p.read_bytes() for p in path.parent.glob("*wal"))
