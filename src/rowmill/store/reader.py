@@ -145,7 +145,7 @@ class RunFileReader:
         with connections.translated(self.path):
             rows = self._connection.execute("SELECT * FROM sessions ORDER BY id").fetchall()
         return [
-            Session(*row[:9], {int(k): v for k, v in json.loads(row[9]).items()}, json.loads(row[10]))
+            Session._make([*row[:9], {int(k): v for k, v in json.loads(row[9]).items()}, json.loads(row[10])])
             for row in rows
         ]
 

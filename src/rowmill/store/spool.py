@@ -289,7 +289,8 @@ class Spool:
         rest: Iterator[Chunk],
     ) -> None:
         """From here on the input differs: reads it to its end and matches by key before anything more is sent."""
-        starts = [at for at in (stored and stored.id, chunk and chunk.indices[0]) if at is not None]
+        starts = [] if stored is None else [stored.id]
+        starts += [] if chunk is None else [chunk.indices[0]]
         first = min(starts)
         names = chunktable.key_names_of(stored.key_names) if stored else self._rules.key_names
         last = first
