@@ -57,16 +57,22 @@ def _guess(head: bytes) -> str | None:
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
-    if not head.isascii() and _is_mostly_undecodable(head):
+    # An even number of bytes, so that no line feed loses its zero.
+    wide = _guess_utf16(head[:2_000])
+    if wide is None and not head.isascii() and _is_mostly_undecodable(head):
         return _guess_bytes(head)
-    return _guess_utf16(head[:2_000])
+    return wide
 
 
 def _guess_utf16(head: bytes) -> str | None:
-    odd, even = head[1::2], head[::2]
-    if len(odd) and odd.count(0) * 10 >= len(odd) * 3 and even.count(0) * 10 < len(even):
+    """UTF-16 without a mark: many zeros, all at odd or all at even places, one beside every line feed."""
+    feeds = head.count(b"\n")
+    if head.count(0) * (10 if feeds else 3) < max(len(head), 10):
+        return None
+    odd, even = head[1::2].count(0), head[::2].count(0)
+    if odd > 4 * even and head.count(b"\n\0") == feeds:
         return "utf-16-le"
-    if len(even) and even.count(0) * 10 >= len(even) * 3 and odd.count(0) * 10 < len(odd):
+    if even > 4 * odd and head.count(b"\0\n") == feeds:
         return "utf-16-be"
     return None
 
