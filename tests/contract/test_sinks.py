@@ -14,10 +14,12 @@ import pytest
 
 from rowmill.chunks import ObjectChunk, TableChunk
 from rowmill.errors import OutputError
-from rowmill.outputs import AnswerColumn, Batch, OutputColumns
+from rowmill.outputs import AnswerColumn, Batch, OutputColumns, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
 from rowmill.sinks import FORMATS, check_writable, create_sink, format_of
+from rowmill.sinks.jsonl import JsonLinesFile
+from rowmill.sources import open_source
 
 COLUMNS = OutputColumns(("id", "text"), (AnswerColumn("label", "string"), AnswerColumn("score", "number")))
 TEXTS = ["→ 馬 😀", ' "x", y ', "a\r", "\n", "", "=1+1", "NULL", "\u2028"]
@@ -145,6 +147,15 @@ def test_clashing_names_are_refused_before_anything_is_made(tmp_path: Path, form
     with pytest.raises(OutputError, match="--answer-prefix"):
         create_sink(str(tmp_path / "out"), format, columns, list)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_failed_rows_read_back_as_the_rows_they_were(tmp_path: Path) -> None:
+    file = JsonLinesFile(str(tmp_path / "out.failed.jsonl"))
+    for record, row in zip(chunk().records(), range(8), strict=True):
+        file.append([failure_record(record, outcome(row, good=False), "raw")])
+    file.commit()
+    (again,) = open_source(str(tmp_path / "out.failed.jsonl")).chunks()
+    assert list(again.records()) == list(chunk().records())
 
 
 def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:

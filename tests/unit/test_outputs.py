@@ -12,7 +12,7 @@ import pytest
 
 from rowmill.chunks import ArrowChunk, ObjectChunk, TableChunk
 from rowmill.errors import OutputError
-from rowmill.outputs import AnswerColumn, Batch, OutputColumns, arrow_schema, failure_record
+from rowmill.outputs import AnswerColumn, Batch, OutputColumns, arrow_schema, failure_record, input_columns
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Outcome, Status
 
@@ -69,6 +69,11 @@ def test_a_new_key_in_a_later_chunk_can_be_asked_about() -> None:
     columns = OutputColumns((), PLAIN)
     assert columns.clashes(["id"]) == []
     assert len(columns.clashes(["id", "answer"])) == 1
+
+
+def test_the_input_columns_of_many_chunks_are_their_union() -> None:
+    chunks = [ObjectChunk(range(1), [{"b": 1}]), ObjectChunk(range(1, 3), [{"a": 1, "b": 2}, {"c": 1}])]
+    assert input_columns(chunks) == ("b", "a", "c")
 
 
 def test_pending_rows_are_left_out() -> None:

@@ -74,6 +74,16 @@ def test_a_delimiter_for_json_is_refused(tmp_path: Path) -> None:
     assert "--delimiter is for CSV" in refusal(tmp_path / "in.jsonl", delimiter=";")
 
 
+def test_a_pipe_is_refused_with_advice(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "in.csv")
+    assert "standard input" in refusal(tmp_path / "in.csv")
+
+
+def test_a_name_that_only_mentions_tsv_is_csv(tmp_path: Path) -> None:
+    (tmp_path / "from.tsv.csv").write_text("a,b\n1,2\n")
+    assert rows_of(tmp_path / "from.tsv.csv") == [{"a": "1", "b": "2"}]
+
+
 # Globs
 
 
@@ -130,7 +140,10 @@ def lines_of(count: int) -> bytes:
     return b"".join(b'{"n":%d}\n' % number for number in range(count))
 
 
-PACKINGS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".zst": zstandard.compress}
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
 
 
 @pytest.mark.parametrize("ending", PACKINGS)
@@ -164,8 +177,9 @@ def test_a_truncated_file_is_an_error_after_the_rows_before_it(
 
 
 @pytest.mark.parametrize("ending", PACKINGS)
-def test_a_damaged_file_is_an_error(tmp_path: Path, ending: str) -> None:
-    packed = bytearray(PACKINGS[ending](lines_of(30_000)))
+@pytest.mark.parametrize("rows", [1_000, 30_000])
+def test_a_damaged_file_is_an_error(tmp_path: Path, ending: str, rows: int) -> None:
+    packed = bytearray(PACKINGS[ending](lines_of(rows)))
     for place in range(len(packed) // 2, len(packed) // 2 + 64):
         packed[place] ^= 0xFF
     path = tmp_path / f"in.jsonl{ending}"
@@ -192,13 +206,18 @@ def test_an_empty_packed_file_has_no_rows(tmp_path: Path, ending: str) -> None:
         (gzip.compress(b"a\n1\n"), ".gz"),
         (zstandard.compress(b"a\n1\n"), ".zst"),
         (bz2.compress(b"a\n1\n"), "bzip2"),
-        (b"PK\x03\x04 and so on", "spreadsheet"),
-        (b"PAR1 and so on", ".parquet"),
+        (b"PK\x03\x04\x14\x00", "spreadsheet"),
+        (b"PAR1\x15\x04\x15\x00", ".parquet"),
     ],
 )
 def test_a_file_that_is_something_else_says_what(tmp_path: Path, content: bytes, word: str) -> None:
     (tmp_path / "in.csv").write_bytes(content)
     assert word in refusal(tmp_path / "in.csv")
+
+
+def test_a_header_that_begins_like_another_kind_of_file_is_a_header(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("PAR1,PAR2\n1,2\n")
+    assert rows_of(tmp_path / "in.csv") == [{"PAR1": "1", "PAR2": "2"}]
 
 
 def test_packed_parquet_is_refused(tmp_path: Path) -> None:

@@ -44,8 +44,9 @@ def is_utf8(encoding: str) -> bool:
 
 def check_head(name: str, head: bytes) -> None:
     """Raises SourceError when the first bytes of a file are not UTF-8 text; says what they seem to be."""
+    is_binary = b"\0" in head or not head.isascii()
     for magic, what in _OTHER_KINDS.items():
-        if head.startswith(magic):
+        if is_binary and head.startswith(magic):
             raise SourceError(f"{name} is {what}")
     guess = _guess(head)
     if guess is not None:
