@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from rowmill.outputs.arrow import arrow_schema
 from rowmill.outputs.batch import FAILURE_KEY, Batch, failure_record
-from rowmill.outputs.columns import AnswerColumn, OutputColumns
+from rowmill.outputs.columns import AnswerColumn, OutputColumns, input_columns
 
-__all__ = ["FAILURE_KEY", "AnswerColumn", "Batch", "OutputColumns", "arrow_schema", "failure_record"]
+__all__ = [
+    "FAILURE_KEY",
+    "AnswerColumn",
+    "Batch",
+    "OutputColumns",
+    "arrow_schema",
+    "failure_record",
+    "input_columns",
+]

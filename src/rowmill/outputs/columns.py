@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from rowmill.errors import OutputError
+from rowmill.ports import Chunk
 from rowmill.records import Outcome
 
 AnswerKind = Literal["string", "number", "integer", "boolean", "json"]
@@ -101,6 +102,14 @@ class OutputColumns:
         """Raises OutputError with every clash of names."""
         if found := self.clashes(input_names):
             raise OutputError(*found)
+
+
+def input_columns(chunks: Iterable[Chunk]) -> tuple[str, ...]:
+    """Names of all columns of these chunks, in order of first appearance."""
+    names: dict[str, None] = {}
+    for chunk in chunks:
+        names.update(dict.fromkeys(chunk.columns))
+    return tuple(names)
 
 
 def _clash(name: str, what: str, option: str) -> str:

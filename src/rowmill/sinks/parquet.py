@@ -63,7 +63,7 @@ class ParquetSink:
             ) from error
 
     def _write_group(self) -> None:
-        if not self._waiting:
+        if not self._waiting_rows:
             return
         table = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0

@@ -125,6 +125,7 @@ class _Stream(io.RawIOBase):
         self._encoding = encoding
         self._close = close
         self._ahead = b""
+        self._broken: SourceError | None = None
 
     def readable(self) -> bool:
         return True
@@ -148,7 +149,7 @@ class _Stream(io.RawIOBase):
             try:
                 more = self._pull(_HEAD_BYTES)
             except SourceError:
-                # The rows before the fault are to be read first; reading on meets the fault again.
+                # The rows before the fault are to be read first; reading on raises it again.
                 if self._ahead:
                     break
                 raise
@@ -194,6 +195,15 @@ class _Stream(io.RawIOBase):
         self._read = read
 
     def _pull(self, size: int) -> bytes:
+        if self._broken is not None:
+            raise self._broken
+        try:
+            return self._translated_read(size)
+        except SourceError as error:
+            self._broken = error
+            raise
+
+    def _translated_read(self, size: int) -> bytes:
         try:
             return self._read(size)
         except EOFError:

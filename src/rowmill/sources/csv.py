@@ -25,7 +25,7 @@ class CsvReader:
 
     def __init__(self, file: InputFile) -> None:
         self._file = file
-        is_tsv = ".tsv" in file.path.lower().rpartition("/")[2]
+        is_tsv = file.path.lower().removesuffix(".gz").removesuffix(".zst").endswith(".tsv")
         self._delimiter = file.delimiter or ("\t" if is_tsv else ",")
 
     def columns(self) -> tuple[str, ...]:

@@ -44,8 +44,9 @@ def is_utf8(encoding: str) -> bool:
 
 def check_head(name: str, head: bytes) -> None:
     """Raises SourceError when the first bytes of a file are not UTF-8 text; says what they seem to be."""
+    is_binary = b"\0" in head or not head.isascii()
     for magic, what in _OTHER_KINDS.items():
-        if head.startswith(magic):
+        if is_binary and head.startswith(magic):
             raise SourceError(f"{name} is {what}")
     guess = _guess(head)
     if guess is not None:
@@ -57,16 +58,22 @@ def _guess(head: bytes) -> str | None:
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
-    if not head.isascii() and _is_mostly_undecodable(head):
+    # An even number of bytes, so that no line feed loses its zero.
+    wide = _guess_utf16(head[:2_000])
+    if wide is None and not head.isascii() and _is_mostly_undecodable(head):
         return _guess_bytes(head)
-    return _guess_utf16(head[:2_000])
+    return wide
 
 
 def _guess_utf16(head: bytes) -> str | None:
-    odd, even = head[1::2], head[::2]
-    if len(odd) and odd.count(0) * 10 >= len(odd) * 3 and even.count(0) * 10 < len(even):
+    """UTF-16 without a mark: many zeros, all at odd or all at even places, one beside every line feed."""
+    feeds = head.count(b"\n")
+    if head.count(0) * (10 if feeds else 3) < max(len(head), 10):
+        return None
+    odd, even = head[1::2].count(0), head[::2].count(0)
+    if odd > 4 * even and head.count(b"\n\0") == feeds:
         return "utf-16-le"
-    if len(even) and even.count(0) * 10 >= len(even) * 3 and odd.count(0) * 10 < len(odd):
+    if even > 4 * odd and head.count(b"\0\n") == feeds:
         return "utf-16-be"
     return None
 

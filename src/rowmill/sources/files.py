@@ -123,5 +123,7 @@ def find_files(spec: str) -> list[str]:
 def _check_readable(spec: str, path: str) -> None:
     if not Path(path).exists():
         raise SourceError(f"{spec}: there is no such file")
+    if not Path(path).is_file():
+        raise SourceError(f"{spec} is no regular file; JSON lines can come on standard input, named -")
     if not os.access(path, os.R_OK):
         raise SourceError(f"{spec} cannot be read: permission denied")

@@ -90,8 +90,9 @@ def _bare_elements(scanner: _Scanner) -> Iterator[tuple[int, bytes]]:
 class _Scanner:
     """Finds where JSON values begin and end in a stream, holding one value and one block at a time."""
 
-    def __init__(self, stream: io.BufferedReader, name: str) -> None:
+    def __init__(self, stream: io.BufferedReader, name: str, block_bytes: int = _BLOCK_BYTES) -> None:
         self._stream = stream
+        self._block_bytes = block_bytes
         self._name = name
         self._buffer = b""
         self._place = 0
@@ -143,7 +144,7 @@ class _Scanner:
     def _read(self) -> bool:
         """Gets as much again as is held, so that a long value is not scanned too often."""
         pieces = [self._buffer[self._place :]]
-        wanted_bytes = max(_BLOCK_BYTES, len(pieces[0]))
+        wanted_bytes = max(self._block_bytes, len(pieces[0]))
         while wanted_bytes > 0:
             try:
                 piece = self._stream.read1(wanted_bytes)

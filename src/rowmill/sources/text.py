@@ -1,4 +1,4 @@
-"""Owns plain text: every line, also an empty one, is a row with column `text`; must not know other formats."""
+"""Owns plain text: every line, also an empty one, is a row; must not know other formats."""
 
 from __future__ import annotations
 

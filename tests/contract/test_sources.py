@@ -1,0 +1,134 @@
+"""What every source promises, asked of all formats, packings and a glob with the same table."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from rowmill.chunks import ObjectChunk, decode, row_keys
+from rowmill.errors import SourceError
+from rowmill.sources import FileSource, open_source
+
+ROWS = [
+    {"id": f"{number:05d}", "text": f'line one, "quoted" → 馬 😀\nline two {number}'}
+    for number in range(2_345)
+]
+ONE_LINE_ROWS = [{"text": f'one, "quoted" → 馬 😀 {number}'} for number in range(2_345)]
+
+
+def table_text(delimiter: str) -> bytes:
+    target = io.StringIO()
+    writer = csv.DictWriter(target, ["id", "text"], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(ROWS)
+    return target.getvalue().encode()
+
+
+def parquet_bytes(rows: list[dict[str, str]]) -> bytes:
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), target, row_group_size=777)
+    return target.getvalue()
+
+
+CONTENT: dict[str, Callable[[], bytes]] = {
+    ".csv": lambda: table_text(","),
+    ".tsv": lambda: table_text("\t"),
+    ".jsonl": lambda: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS).encode(),
+    ".ndjson": lambda: "".join(json.dumps(row) + "\r\n" for row in ROWS).encode(),
+    ".json": lambda: json.dumps(ROWS, indent=2).encode(),
+    ".parquet": lambda: parquet_bytes(ROWS),
+    ".txt": lambda: "".join(row["text"] + "\n" for row in ONE_LINE_ROWS).encode(),
+}
+PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+KINDS = [ending + packing for ending in CONTENT for packing in PACKED if ending != ".parquet" or not packing]
+
+
+@pytest.fixture(params=[*KINDS, "glob"])
+def source_and_rows(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[FileSource, list[dict[str, str]]]:
+    """A source and the rows that it has to give."""
+    kind: str = request.param
+    if kind == "glob":
+        for part in range(3):
+            lines = [json.dumps(row) + "\n" for row in ROWS[part * 1_000 : (part + 1) * 1_000]]
+            (tmp_path / f"part-{part}.jsonl").write_text("".join(lines))
+        return open_source(str(tmp_path / "part-*.jsonl")), ROWS
+    ending = next(ending for ending in sorted(CONTENT, key=len, reverse=True) if kind.startswith(ending))
+    path = tmp_path / f"in{kind}"
+    path.write_bytes(PACKED[kind.removeprefix(ending)](CONTENT[ending]()))
+    return open_source(str(path)), ONE_LINE_ROWS if ending == ".txt" else ROWS
+
+
+Given = tuple[FileSource, list[dict[str, str]]]
+
+
+def test_all_rows_come_in_order_with_their_texts_unchanged(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    assert [row for chunk in source.chunks() for row in chunk.records()] == rows
+
+
+def test_indices_count_up_from_zero(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    assert [index for chunk in source.chunks() for index in chunk.indices] == list(range(len(rows)))
+
+
+def test_no_chunk_is_empty_or_has_more_than_a_thousand_rows(source_and_rows: Given) -> None:
+    source, _ = source_and_rows
+    assert all(1 <= len(chunk) <= 1_000 for chunk in source.chunks())
+
+
+def test_reading_again_gives_equal_chunks(source_and_rows: Given) -> None:
+    source, _ = source_and_rows
+    assert source.rereadable
+    assert [chunk.encode() for chunk in source.chunks()] == [chunk.encode() for chunk in source.chunks()]
+
+
+def test_chunks_survive_the_run_file(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    again = [decode(*chunk.encode(), chunk.indices) for chunk in source.chunks()]
+    assert [row for chunk in again for row in chunk.records()] == rows
+
+
+def test_equal_values_have_equal_keys_in_every_format(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    keys = b"".join(row_keys(chunk, ["text"]) for chunk in source.chunks())
+    assert keys == row_keys(ObjectChunk(range(len(rows)), rows), ["text"])
+
+
+def test_known_columns_are_those_that_come(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    columns = source.columns()
+    assert columns is None or columns == tuple(rows[0])
+
+
+def test_a_size_that_is_known_is_right(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    assert source.size_hint() in (None, len(rows))
+
+
+def test_reading_may_stop_anywhere(source_and_rows: Given) -> None:
+    source, rows = source_and_rows
+    chunks: Any = source.chunks()
+    assert next(next(chunks).records()) == rows[0]
+    chunks.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_vanished_is_a_source_error(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"in{kind}"
+    path.write_bytes(b"")
+    source = open_source(str(path))
+    path.unlink()
+    with pytest.raises(SourceError, match="cannot be read"):
+        list(source.chunks())
