@@ -14,7 +14,8 @@ from rowmill.outputs import Batch, failure_record
 from rowmill.ports import Sink
 from rowmill.records import GOOD, Outcome
 from rowmill.runner.plan import columns_of
-from rowmill.sinks import JsonLinesFile, check_writable, create_sink, format_of
+from rowmill.sinks import check_writable, create_sink, format_of
+from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
 

@@ -61,22 +61,20 @@ def check(path: Path) -> None:
 
 def writer(path: Path) -> sqlite3.Connection:
     """The one connection that writes.  Every commit is fsynced; temporary tables live on disk."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA temp_store = FILE")
-    connection.execute("PRAGMA cache_size = -8192")
-    connection.execute("PRAGMA busy_timeout = 10000")
-    return connection
+    return _opened(path, "journal_mode = WAL", "synchronous = FULL", "temp_store = FILE", "cache_size = -8192")
 
 
 def reader(path: Path) -> sqlite3.Connection:
     """A connection that only reads, also while another process writes."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA query_only = ON")
-    connection.execute("PRAGMA cache_size = -4096")
-    connection.execute("PRAGMA busy_timeout = 10000")
-    return connection
+    return _opened(path, "query_only = ON", "cache_size = -4096")
+
+
+def _opened(path: Path, *pragmas: str) -> sqlite3.Connection:
+    with translated(path):
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for pragma in (*pragmas, "busy_timeout = 10000"):
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
 
 
 @contextmanager

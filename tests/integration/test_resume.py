@@ -1,0 +1,216 @@
+"""The same command again, over inputs and jobs that have changed in between (CASES E)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+from rowmill.simulator import Behaviour, Simulator
+from tests.workplace import Workplace, own_tokens
+
+
+def test_a_second_run_over_a_finished_output_sends_nothing_and_says_so(place: Workplace) -> None:
+    place.write_rows(50)
+    assert place.run().code == 0
+    before = (place.folder / "out.jsonl").read_bytes()
+    again = place.run()
+    assert again.code == 0
+    assert "nothing was sent" in again.err.lower()
+    assert place.request_total() == 50
+    assert (place.folder / "out.jsonl").read_bytes() == before
+
+
+def test_an_output_without_a_run_file_is_not_overwritten(place: Workplace) -> None:
+    place.write_rows(3)
+    place.write("out.jsonl", "precious\n")
+    refused = place.run()
+    assert refused.code == 2
+    assert "--fresh" in refused.err
+    assert (place.folder / "out.jsonl").read_text() == "precious\n"
+
+
+def test_fresh_renames_what_was_there(place: Workplace) -> None:
+    place.write_rows(3)
+    place.write("out.jsonl", "precious\n")
+    assert place.run("--fresh").code == 0
+    assert (place.folder / "out.jsonl.old").read_text() == "precious\n"
+    assert place.run("--fresh").code == 0
+    assert place.request_total() == 6
+    assert {path.name for path in place.folder.glob("*old*")} >= {"out.jsonl.old", "out.jsonl.rowmill.old2"}
+
+
+def test_rows_added_at_the_end_cost_only_their_own_requests(place: Workplace) -> None:
+    place.write_rows(1200)
+    place.run()
+    place.write_rows(1210)
+    assert place.run().code == 0
+    assert place.request_total() == 1210
+    assert own_tokens(place.output())
+
+
+def test_rows_inserted_at_the_top_cost_only_their_own_requests(place: Workplace) -> None:
+    rows = place.write_rows(1500).read_text().splitlines()
+    place.run()
+    place.write("in.csv", "\n".join([rows[0], "9001,[[row-9001]]", "9002,[[row-9002]]", *rows[1:]]) + "\n")
+    ended = place.run()
+    assert ended.code == 0
+    assert place.request_total() == 1502
+    assert own_tokens(place.output())
+    assert [row["_row"] for row in place.output()] == list(range(1502))
+
+
+def test_a_changed_prompt_is_shown_and_refused_where_nobody_can_be_asked(place: Workplace) -> None:
+    place.write_rows(20)
+    place.run()
+    refused = place.run("-p", "Say it again: {{ text }}")
+    assert refused.code == 2
+    assert "prompt changed" in refused.err
+    assert "20 finished rows" in refused.err
+    assert place.request_total() == 20
+
+
+def test_keep_accepts_the_finished_rows_for_good(place: Workplace) -> None:
+    place.write_rows(20)
+    place.run("--limit", "10")
+    assert place.run("-p", "Again: {{ text }}", "--on-change", "keep").code == 0
+    assert place.request_total() == 20
+    assert place.run("-p", "Again: {{ text }}").code == 0
+    assert place.request_total() == 20
+
+
+def test_rerun_sends_the_finished_rows_again(place: Workplace) -> None:
+    place.write_rows(20)
+    place.run()
+    assert place.run("-p", "Again: {{ text }}", "--on-change", "rerun").code == 0
+    assert place.request_total() == 40
+
+
+def test_every_part_of_the_ask_is_part_of_the_version(place: Workplace) -> None:
+    place.write_rows(5)
+    place.run("--temperature", "0")
+    for change, word in (
+        (["--temperature", "1"], "temperature: 0"),
+        (["--temperature", "0", "--max-tokens", "9"], "max_tokens"),
+        (["--temperature", "0", "--system", "Be short."], "system message added"),
+        (["--temperature", "0", "--answer", "label: a|b"], "schema added"),
+    ):
+        refused = place.run(*change)
+        assert refused.code == 2, change
+        assert word in refused.err
+    other = place.rowmill(
+        "run", "in.csv", "-p", "Say it: {{ text }}", "-m", "other", "--url", place.simulator.url, "-o", "out.jsonl",
+        "--temperature", "0",
+    )
+    assert other.code == 2
+    assert "model: sim -> other" in other.err
+
+
+def test_limits_and_time_limits_are_no_change(place: Workplace) -> None:
+    place.write_rows(5)
+    place.run()
+    assert place.run("--in-flight", "3", "--timeout-s", "9", "--attempts", "2").code == 0
+    assert place.request_total() == 5
+
+
+def test_four_equal_rows_have_four_answers(place: Workplace) -> None:
+    place.write("in.csv", "id,text\n" + "7,[[row-7]]\n" * 4)
+    place.run("--limit", "1")
+    assert place.run().code == 0
+    assert len(place.output()) == 4
+    assert own_tokens(place.output())
+    assert place.request_total() == 4
+
+
+def test_rows_with_equal_ids_keep_their_own_answers(place: Workplace) -> None:
+    place.write("in.csv", "id,text\n7,[[row-a]]\n7,[[row-b]]\n7,[[row-a]]\n")
+    place.run()
+    assert [row["answer"] for row in place.output()] == ["row-a", "row-b", "row-a"]
+
+
+def test_retry_takes_up_failed_rows_and_they_stay_mended(tmp_path: Path) -> None:
+    with Simulator(Behaviour(scripts={"row-3": "400, 400, ok"})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(10)
+        first = place.run()
+        assert first.code == 3
+        assert [row["id"] for row in place.output("out.jsonl.failed.jsonl")] == ["3"]
+        assert place.rowmill("retry", "out.jsonl").code == 3
+        assert place.rowmill("retry", "out.jsonl", "--max-tokens", "99").code == 0
+        assert own_tokens(place.output())
+        assert not (tmp_path / "out.jsonl.failed.jsonl").exists()
+        assert place.run().code == 0
+        assert place.request_total() == 12
+
+
+def test_retry_of_truncated_rows_stays_mended_under_the_plain_command(tmp_path: Path) -> None:
+    with Simulator(Behaviour(scripts={"row-3": "length, ok"})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(10)
+        assert place.run("--max-tokens", "5").code == 3
+        assert place.output()[3]["_status"] == "truncated"
+        assert place.rowmill("retry", "out.jsonl", "--status", "truncated", "--max-tokens", "512").code == 0
+        assert place.run("--max-tokens", "5").code == 0
+        assert place.request_total() == 11
+
+
+def test_failed_rows_are_not_paid_again_by_a_plain_second_run(tmp_path: Path) -> None:
+    with Simulator(Behaviour(scripts={"row-3": "400..."})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(10)
+        assert place.run().code == 3
+        assert place.run().code == 3
+        assert place.request_total() == 10
+
+
+def test_a_damaged_run_file_is_left_alone_and_what_is_readable_is_offered(place: Workplace) -> None:
+    place.write_rows(3000)
+    place.run()
+    path = place.folder / "out.jsonl.rowmill"
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) * 2 // 3])
+    damaged = path.read_bytes()
+    refused = place.run()
+    assert refused.code == 2
+    assert "damaged" in refused.err
+    assert "rowmill export" in refused.err
+    assert path.read_bytes() == damaged
+    saved = place.rowmill("export", "out.jsonl", "-o", "saved.jsonl")
+    assert "Traceback" not in saved.err
+
+
+def test_the_run_file_is_for_its_owner_alone(place: Workplace) -> None:
+    place.write_rows(3)
+    place.run()
+    assert (place.folder / "out.jsonl.rowmill").stat().st_mode & 0o777 == 0o600
+
+
+def test_every_attempt_is_logged_with_its_cause(tmp_path: Path) -> None:
+    with Simulator(Behaviour(scripts={"row-1": "503, 502, ok"})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(3)
+        assert place.run("--backoff-s", "0.05").code == 0
+        shown = place.rowmill("rows", "out.jsonl", "--json", "--limit", "2")
+        row = [json.loads(line) for line in shown.out.splitlines()][1]
+        assert [a["status_code"] for a in row["attempts"]] == [503, 502, 200]
+        assert [a["kind"] for a in row["attempts"]] == ["server", "server", None]
+        assert place.output()[1]["_attempts"] == 3
+
+
+def test_an_interrupted_source_of_standard_input_goes_on_from_the_spool(place: Workplace) -> None:
+    lines = "".join(f'{{"id": {n}, "text": "[[row-{n}]]"}}\n' for n in range(30))
+    done = place.rowmill(*place.arguments("-"), "--limit", "10", stdin=lines)
+    assert done.code == 0
+    again = place.rowmill(*place.arguments("-"))
+    assert again.code == 0
+    assert place.request_total() == 10
+    assert len(place.output()) == 10
+
+
+def test_the_schema_can_be_read_as_sql(place: Workplace) -> None:
+    """The run file is SQLite: a user's own queries work on it."""
+    place.write_rows(3)
+    place.run()
+    connection = sqlite3.connect(place.folder / "out.jsonl.rowmill")
+    assert connection.execute("SELECT status, count(*) FROM rows GROUP BY status").fetchall() == [("ok", 3)]
+    connection.close()

@@ -1,0 +1,111 @@
+"""Signals, deadlines and secrets (CASES K)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rowmill.simulator import Behaviour, Simulator
+from tests.workplace import Workplace, own_tokens, until
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_what_is_in_flight_and_none_of_it_is_sent_again(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    with Simulator(Behaviour(latency="0.3")) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(200)
+        process = place.start("--in-flight", "10")
+        until(lambda: place.request_total() >= 30, process)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=15)
+        assert process.returncode == code, err
+        assert "same command again" in err
+        assert "rowmill export" in err
+        assert not (tmp_path / "out.jsonl").exists()
+        sent = place.request_total()
+        exported = place.rowmill("export", "out.jsonl", "-o", "part.jsonl")
+        assert exported.code == 0
+        assert len(place.output("part.jsonl")) == sent
+        assert place.run("--in-flight", "50").code == 0
+        assert place.request_total() == 200
+        assert own_tokens(place.output())
+
+
+def test_a_second_signal_stops_at_once_and_loses_nothing_committed(tmp_path: Path) -> None:
+    with Simulator(Behaviour(latency="0.1", scripts={f"row-{n}": "hang" for n in range(50, 60)})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(60)
+        process = place.start("--in-flight", "10")
+        until(lambda: place.request_total() >= 60, process)
+        time.sleep(0.5)  # lets the last commit pass, which comes 200 ms after the last reply
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        process.communicate(timeout=10)
+        assert process.returncode == 130
+        assert time.monotonic() - started < 3
+        place.rowmill("export", "out.jsonl", "-o", "part.jsonl")
+        assert len(place.output("part.jsonl")) == 50
+
+
+def test_a_closed_pipe_ends_without_a_traceback(place: Workplace) -> None:
+    place.write_rows(2000)
+    place.run()
+    process = subprocess.Popen(
+        f"{sys.executable} -m rowmill rows out.jsonl --json | head -1",
+        shell=True,
+        cwd=place.folder,
+        env=place.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    out, err = process.communicate(timeout=30)
+    assert len(out.splitlines()) == 1
+    assert err == ""
+    assert place.run().code == 0
+
+
+def test_the_key_is_nowhere_even_if_the_server_echoes_it(tmp_path: Path) -> None:
+    key = "sk-very-secret-4711"
+    scripts = {
+        "row-0": f'ok text="your key is {key}"',
+        "row-1": f'400 message="bad key {key}"',
+        "row-2": f'500 message="key {key}"...',
+    }
+    with Simulator(Behaviour(key=key, scripts=scripts)) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(4)
+        ended = place.run("--key-env", "MY_KEY", "--attempts", "2", "--backoff-s", "0.01", env={"MY_KEY": key})
+        assert ended.code == 3, ended.err
+        shown = place.rowmill("rows", "out.jsonl")
+        assert key not in ended.err + ended.out + shown.out
+        for path in tmp_path.iterdir():
+            assert key.encode() not in path.read_bytes(), path
+        assert "[key]" in place.output()[0]["answer"]
+
+
+def test_piped_progress_is_a_few_plain_lines(place: Workplace) -> None:
+    place.write_rows(3000)
+    ended = place.run()
+    assert len(ended.err.splitlines()) < 20
+    assert ended.out == ""
+
+
+def test_a_job_deadline_stops_resumable(tmp_path: Path) -> None:
+    with Simulator(Behaviour(latency="0.1")) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(500)
+        ended = place.run("--max-duration-s", "1", "--in-flight", "5")
+        assert ended.code == 4
+        assert "max_duration_s" in ended.err
+        assert place.run("--in-flight", "100").code == 0
+        assert place.request_total() == 500
