@@ -73,7 +73,7 @@ def test_an_unknown_cost_is_unknown() -> None:
     ("seconds", "words"),
     [
         (None, "unknown"),
-        (0.04, "0.0 s"),
+        (0.04, "40 ms"),
         (59.4, "59 s"),
         (59.6, "1 min 0 s"),
         (7500, "2 h 5 min"),
@@ -212,7 +212,7 @@ def test_a_finished_run_that_is_run_again_says_that_nothing_was_sent() -> None:
 
 def test_causes_latencies_and_accuracy_are_shown() -> None:
     lines = summary_lines(result(figures=FIGURES, accuracy={"sentiment": 0.925}), "o.jsonl")
-    assert "latency    p50 0.2 s, p95 0.5 s, p99 1.2 s" in lines
+    assert "latency    p50 210 ms, p95 500 ms, p99 1.2 s" in lines
     assert "retries    3 timeout, 2 server" in lines
     assert "accuracy   sentiment 92.5 %" in lines
     assert not [line for line in lines if line.startswith("throttles")]

@@ -203,7 +203,7 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         lane.config.name if was_sent else None,
         (state.model or lane.config.model) if was_sent else None,
         state.requests + (done.status is Status.OK),
-        state.latency_s,
+        None if state.latency_s is None else round(state.latency_s, 4),
         state.input_tokens,
         state.output_tokens,
         None,

@@ -16,9 +16,11 @@ def printable(text: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`0.8 s`, `42 s`, `3 min 12 s`, `2 h 5 min`, `3 d 4 h`; `unknown` for None."""
+    """`67 ms`, `1.8 s`, `42 s`, `3 min 12 s`, `2 h 5 min`, `3 d 4 h`; `unknown` for None."""
     if seconds is None:
         return "unknown"
+    if 0 < seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{max(seconds, 0.0):.1f} s"
     whole = round(seconds)
