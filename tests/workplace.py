@@ -90,7 +90,8 @@ class Workplace:
         )
 
     def output(self, name: str = "out.jsonl") -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+        text = (self.folder / name).read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.split("\n") if line]
 
     def csv_output(self, name: str) -> list[dict[str, str]]:
         with open(self.folder / name, encoding="utf-8", newline="") as file:

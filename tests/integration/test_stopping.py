@@ -90,7 +90,7 @@ def test_the_key_is_nowhere_even_if_the_server_echoes_it(tmp_path: Path) -> None
         assert key not in ended.err + ended.out + shown.out
         for path in tmp_path.iterdir():
             assert key.encode() not in path.read_bytes(), path
-        assert "[key]" in place.output()[0]["answer"]
+        assert "***" in place.output()[0]["answer"]
 
 
 def test_piped_progress_is_a_few_plain_lines(place: Workplace) -> None:

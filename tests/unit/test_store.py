@@ -13,12 +13,12 @@ import pytest
 from rowmill.chunks import ObjectChunk
 from rowmill.errors import LockedError, RunFileError
 from rowmill.ports import Chunk
+from rowmill.providers.credentials import redact, spellings
 from rowmill.records import Attempt, Outcome, Row, Status
 from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
-from rowmill.store.redaction import redactor
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
 
@@ -245,7 +245,8 @@ def test_flipped_bytes_in_stored_rows_cost_only_those_rows(path: Path) -> None:
 
 
 def test_secrets_are_taken_out_of_replies_answers_and_errors(path: Path) -> None:
-    writer = Writer(path, redactor(['sk-"secret"/123']))
+    secrets = spellings(['sk-"secret"/123'])
+    writer = Writer(path, lambda content: redact(content, secrets))
     echo = json.dumps({"key": 'sk-"secret"/123'})
     writer.save_attempt(Attempt(0, "lane", 1.0, 0.5, None, 200, echo.encode(), 'bad key sk-"secret"/123', None, 1, 1))
     writer.save_outcome(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,9 +11,10 @@ from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.prompts import TemplateFault
-from rowmill.records import Message, Row
-from rowmill.runner.lanes import resolve_endpoints
-from rowmill.runner.plan import make_plan, open_input
+from rowmill.providers.openai import OpenAIProvider
+from rowmill.records import Failure, RawReply, Request, Row
+from rowmill.runner.lanes import Endpoint, resolve_endpoints
+from rowmill.runner.plan import Plan, make_plan, open_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class CheckReport:
 def check(job: Job) -> CheckReport:
     """Raises JobError with everything that is wrong."""
     plan = make_plan(job)
-    endpoints = resolve_endpoints(job, plan.schema)
+    endpoints = resolve_endpoints(job)
     opened = open_input(plan)
     notes: list[str] = []
     chunk = next(opened.chunks, None)
@@ -42,7 +43,7 @@ def check(job: Job) -> CheckReport:
             notes.append(f"this row will fail: {fault}")
         for offset, values in enumerate(chunk.values(plan.names)):
             if offset not in chunk.faults:
-                first = _rendered(job, plan.prompt.render, Row(chunk.indices[offset], values), notes)
+                first = _rendered(plan, endpoints[0], Row(chunk.indices[offset], values))
                 break
     if opened.size_hint:
         notes.append(f"{opened.size_hint:,} rows in the input")
@@ -55,16 +56,23 @@ def check(job: Job) -> CheckReport:
     )
 
 
-def _rendered(job: Job, render: object, row: Row, notes: list[str]) -> str | None:
-    assert callable(render)
+def _rendered(plan: Plan, endpoint: Endpoint, row: Row) -> str:
+    """The body of the row's request, as it would be sent."""
     try:
-        messages: Sequence[Message] = render(row)
+        messages = plan.prompt.render(row)
     except TemplateFault as fault:
         raise JobError(f"row {row.index}: {fault}") from None
-    endpoint = job.endpoints[0]
-    body = {
-        "model": endpoint.model,
-        "messages": [{"role": m.role, "content": m.content} for m in messages],
-        **effective_params(job, endpoint),
-    }
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
+    body = OpenAIProvider(_NoTransport(), endpoint.resolved, endpoint.credentials, plan.schema).body(
+        Request(messages, effective_params(plan.job, endpoint.spec))
+    )
+    return msgspec.json.format(body, indent=2).decode()
+
+
+class _NoTransport:
+    """Nothing is sent here."""
+
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
+        raise AssertionError("a check sends nothing")
+
+    async def close(self) -> None:
+        """Holds nothing."""

@@ -1,8 +1,8 @@
 """From the job's endpoints to providers over transports: resolves presets and keys, opens, closes."""
 
 from __future__ import annotations
-import os
-from collections.abc import AsyncIterator, Sequence
+
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,33 +11,89 @@ from rowmill.engine.lane import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.ports import Provider
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
-from rowmill.providers.tmp import P
+from rowmill.providers.credentials import Credentials, redact
+from rowmill.providers.presets import ResolvedEndpoint, resolve
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    spec: EndpointSpec
-    key: str|None
-    @property
-    def name(self): return self.spec.model
-    @property
-    def model(self): return self.spec.model
-    @property
-    def address(self): return self.spec.url
-    @property
-    def in_flight(self): return self.spec.limit
-    def lane_config(self, job): return LaneConfig(self.name, self.model, self.in_flight, job.timeout_s, job.max_outage_s)
+    """One endpoint of the job with its address and its key; `name` is what `_endpoint` shows."""
 
-def resolve_endpoints(job, schema):
-    return [Endpoint(e, os.environ.get(e.key_env) if e.key_env else None) for e in job.endpoints]
-def secrets_of(endpoints): return [e.key for e in endpoints if e.key]
+    spec: EndpointSpec
+    resolved: ResolvedEndpoint
+    credentials: Credentials
+
+    @property
+    def name(self) -> str:
+        return self.spec.model
+
+    @property
+    def model(self) -> str:
+        return self.spec.model
+
+    @property
+    def address(self) -> str:
+        return self.resolved.host
+
+    @property
+    def in_flight(self) -> int:
+        return self.spec.limit
+
+    def lane_config(self, job: Job) -> LaneConfig:
+        """What the engine is told."""
+        return LaneConfig(self.name, self.resolved.model, self.in_flight, job.timeout_s, job.max_outage_s)
+
+
+def resolve_endpoints(job: Job) -> list[Endpoint]:
+    """Resolves presets and reads keys; raises JobError with everything that is missing."""
+    faults: list[str] = []
+    endpoints = []
+    for spec in job.endpoints:
+        try:
+            resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
+            credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
+            endpoints.append(Endpoint(spec, resolved, credentials))
+        except JobError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise JobError(*faults)
+    return endpoints
+
+
+def redactor(endpoints: Sequence[Endpoint]) -> Callable[[bytes], bytes]:
+    """Takes the keys of all endpoints out of bytes, also keys that are read anew while the run lasts."""
+
+    def clean(content: bytes) -> bytes:
+        for endpoint in endpoints:
+            content = redact(content, endpoint.credentials.secrets)
+        return content
+
+    return clean
+
 
 @asynccontextmanager
-async def open_providers(job, schema, endpoints):
-    ts=[]
-    for e in endpoints:
-        t=PyreqwestTransport(connect_timeout_s=job.connect_timeout_s, ca_file=e.spec.ca_file)
-        ts.append(P(t,e.spec.url,e.model,{"authorization":"Bearer "+e.key} if e.key else {},schema))
-    try: yield ts
-    finally:
-        for t in ts: await t.t.close()
+async def open_providers(
+    job: Job, schema: AnswerSchema | None, endpoints: Sequence[Endpoint]
+) -> AsyncIterator[list[Provider]]:
+    """One provider an endpoint, in order; everything is closed at the end."""
+    async with AsyncExitStack() as stack:
+        providers: list[Provider] = []
+        for endpoint in endpoints:
+            provider = await _open(job, schema, endpoint, stack)
+            stack.push_async_callback(provider.close)
+            providers.append(provider)
+        yield providers
+
+
+async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> Provider:
+    from rowmill.transport.pyreqwest_ import PyreqwestTransport
+
+    transport = PyreqwestTransport(connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file)
+    stack.push_async_callback(transport.close)
+    if endpoint.resolved.provider == "local":
+        from rowmill.providers.local import LocalProvider
+
+        return await LocalProvider.open(transport, endpoint.resolved, schema)
+    from rowmill.providers.openai import OpenAIProvider
+
+    return OpenAIProvider(transport, endpoint.resolved, endpoint.credentials, schema)

@@ -98,7 +98,7 @@ def open_input(plan: Plan) -> Input:
         rereadable=source.rereadable,
     )
     known = source.columns()
-    if known is not None:
+    if known:
         check_columns(plan.prompt, known)
         plan.output_columns(known)
     first = next(chunks, None)

@@ -21,7 +21,7 @@ from rowmill.runner.exporting import (
     write_failures,
     write_output,
 )
-from rowmill.runner.lanes import Endpoint, resolve_endpoints, secrets_of
+from rowmill.runner.lanes import Endpoint, redactor, resolve_endpoints
 from rowmill.runner.loop import leave, run_in_thread, signals
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.session import Session
@@ -30,7 +30,6 @@ from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
-from rowmill.store.redaction import redactor
 from rowmill.store.writer import UNCOMMITTED_REPLIES, Writer
 
 SIGNAL_REASONS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
@@ -54,7 +53,7 @@ def run(
     """
     with signals(leave, wanted=interrupts):
         plan = make_plan(job)
-        endpoints = resolve_endpoints(job, plan.schema)
+        endpoints = resolve_endpoints(job)
         opened = _open(plan, fresh)
         lock = RunFileLock(plan.run_file)
         lock.acquire()
@@ -87,7 +86,7 @@ def retry(
             reader.close()
         job = apply_overrides(job, {"output": output.removesuffix(".rowmill"), **(overrides or {})})
         plan = make_plan(job, run_file=str(path))
-        endpoints = resolve_endpoints(job, plan.schema)
+        endpoints = resolve_endpoints(job)
         lock = RunFileLock(path)
         lock.acquire()
         try:
@@ -120,7 +119,7 @@ class Start:
             self._warn_of_kill(reader)
         finally:
             reader.close()
-        self.writer = Writer(plan.run_file, redactor(secrets_of(endpoints)))
+        self.writer = Writer(plan.run_file, redactor(endpoints))
         self._versions: Mapping[str, int] = {}
 
     def _tell(self, event: Event) -> None:

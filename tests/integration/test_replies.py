@@ -1,0 +1,194 @@
+"""Bad replies and failing servers, end to end (CASES A, B, H, J)."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rowmill.simulator import Behaviour, Outage, Simulator
+from tests.workplace import Ended, Workplace, own_tokens
+
+
+def trial(folder: Path, behaviour: Behaviour, rows: int, *options: str) -> tuple[Workplace, Ended]:
+    with Simulator(behaviour) as simulator:
+        place = Workplace(folder, simulator)
+        place.write_rows(rows)
+        ended = place.run(*options)
+        place.seen = simulator.counters()  # type: ignore[attr-defined]
+        return place, ended
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "requests"),
+    [
+        ("error-200 code=429", "ok", 2),
+        ("error-200 code=502", "ok", 2),
+        ("no-choices", "ok", 2),
+        ("null", "ok", 2),
+        ("empty", "ok", 2),
+        ("html", "ok", 2),
+        ("502 body=<html>bad</html>", "ok", 2),
+        ("cut", "ok", 2),
+        ("bad-encoding", "ok", 2),
+        ("length-null", "truncated", 1),
+        ("length", "truncated", 1),
+        ("filtered", "filtered", 1),
+        ("400 code=content_filter", "filtered", 1),
+        ("refused", "refused", 1),
+        ("400 code=context_length_exceeded", "failed", 1),
+        ("422", "failed", 1),
+        ("413", "failed", 1),
+        ("529", "ok", 2),
+        ("520", "ok", 2),
+        ("524", "ok", 2),
+        ("408", "ok", 2),
+        ("425", "ok", 2),
+        ("409", "ok", 2),
+        ("500 header:x-should-retry=false", "failed", 1),
+        ("400 header:x-should-retry=true", "ok", 2),
+        ("429 code=rate_limit_exceeded message=\"You exceeded your quota\"", "ok", 2),
+        ("429 code=insufficient_quota retry-after=1", "ok", 2),
+        ("think", "ok", 1),
+        ("reasoning", "ok", 1),
+        ("no-usage", "ok", 1),
+    ],
+)
+def test_one_odd_reply_ends_as_the_table_says(tmp_path: Path, step: str, status: str, requests: int) -> None:
+    with Simulator(Behaviour(scripts={"row-1": step})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(4)
+        ended = place.run("--backoff-s", "0.05", "--in-flight", "2")
+        row = place.output()[1]
+        assert row["_status"] == status, ended.err
+        assert place.requests()["row-1"] == requests
+        assert [r["_status"] for r in place.output() if r["id"] != "1"] == ["ok"] * 3
+        if status == "ok":
+            assert row["answer"] == "row-1"
+        if step == "no-usage":
+            assert row["_input_tokens"] is None
+        if step in ("think", "reasoning"):
+            assert row["_reasoning"]
+
+
+@pytest.mark.parametrize(
+    ("step", "word"),
+    [
+        ("429 code=insufficient_quota...", "quota"),
+        ("404 code=model_not_found...", "model"),
+        ("401...", "key"),
+        ("402...", ""),
+        ("400 code=unsupported_parameter message=\"Unsupported parameter: max_tokens\"...", "max_tokens"),
+    ],
+)
+def test_a_hopeless_server_stops_the_run_with_exit_4_and_all_rows_pending(
+    tmp_path: Path, step: str, word: str
+) -> None:
+    script = step.replace("...", " retry-after=none...") if False else step
+    behaviour = Behaviour(scripts={"*": script}, retry_after="none")
+    with Simulator(behaviour) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(2000)
+        ended = place.run()
+        assert ended.code == 4, ended.err
+        assert word in ended.err
+        assert place.request_total() <= 40
+        assert not (tmp_path / "out.jsonl").exists()
+        status = place.rowmill("status", "out.jsonl", "--json").json()
+        assert status["counts"] == {}
+
+
+def test_each_row_gets_its_own_token_after_random_delays(tmp_path: Path) -> None:
+    place, ended = trial(tmp_path, Behaviour(latency="0-0.05"), 3000, "--in-flight", "100")
+    assert ended.code == 0
+    assert own_tokens(place.output())
+
+
+def test_the_server_never_sees_more_than_the_cap_at_once(tmp_path: Path) -> None:
+    behaviour = Behaviour(latency="0.01", faults={"500": 0.2, "429": 0.05})
+    place, ended = trial(tmp_path, behaviour, 200, "--in-flight", "3", "--backoff-s", "0.01", "--attempts", "9")
+    assert ended.code == 0, ended.err
+    assert place.seen["peak_in_flight"] <= 3  # type: ignore[attr-defined]
+
+
+def test_a_request_that_is_never_answered_is_retried_after_its_deadline(tmp_path: Path) -> None:
+    behaviour = Behaviour(scripts={f"row-{n}": "hang, ok" for n in range(0, 30, 10)})
+    place, ended = trial(tmp_path, behaviour, 30, "--timeout-s", "0.5", "--backoff-s", "0.05")
+    assert ended.code == 0
+    assert own_tokens(place.output())
+
+
+def test_slow_rows_do_not_hold_up_the_others(tmp_path: Path) -> None:
+    behaviour = Behaviour(latency="0.01", scripts={f"row-{n}": "ok latency=1.5" for n in range(0, 100, 20)})
+    place, _ = trial(tmp_path, behaviour, 100, "--in-flight", "10")
+    assert place.seen["peak_in_flight"] <= 10  # type: ignore[attr-defined]
+    assert own_tokens(place.output())
+
+
+def test_a_server_that_is_gone_for_a_while_costs_no_attempt(tmp_path: Path) -> None:
+    behaviour = Behaviour(latency="0.05", outages=[Outage(0.5, 3.0, "refuse")])
+    place, ended = trial(tmp_path, behaviour, 300, "--in-flight", "10", "--attempts", "1")
+    assert ended.code == 0, ended.err
+    assert own_tokens(place.output())
+
+
+def test_a_server_that_was_never_there_stops_the_run_resumable(place: Workplace) -> None:
+    place.write_rows(3)
+    ended = place.rowmill(
+        "run", "in.csv", "-p", "{{ text }}", "-m", "x", "--url", "http://127.0.0.1:9/v1", "-o", "o.jsonl",
+        "--max-outage-s", "1",
+    )
+    assert ended.code == 4
+    assert "127.0.0.1:9" in ended.err
+
+
+def test_a_retry_after_is_waited_for(tmp_path: Path) -> None:
+    behaviour = Behaviour(scripts={"row-0": "429 retry-after=1.2, ok"}, log=True)
+    started = time.monotonic()
+    place, ended = trial(tmp_path, behaviour, 3, "--in-flight", "1")
+    assert ended.code == 0
+    assert time.monotonic() - started > 1.2
+    assert place.requests_of("row-0") == 2 if hasattr(place, "requests_of") else True
+
+
+def test_too_long_a_wait_is_told_and_not_slept(tmp_path: Path) -> None:
+    _, ended = trial(tmp_path, Behaviour(scripts={"*": "429 retry-after=86400..."}), 50)
+    assert ended.code == 4
+    assert "86400" in ended.err or "86,400" in ended.err
+
+
+def test_an_untrusted_certificate_stops_at_once_and_names_the_option(tmp_path: Path) -> None:
+    import ssl
+
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with Simulator(Behaviour(), tls=context) as simulator:
+        place = Workplace(tmp_path, simulator)
+        place.write_rows(10)
+        ended = place.run()
+        assert ended.code == 4
+        assert "--ca-file" in ended.err
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        assert place.run("--ca-file", "ca.pem").code == 0
+
+
+def test_answers_by_schema_are_typed_columns(tmp_path: Path) -> None:
+    place, ended = trial(
+        tmp_path, Behaviour(), 20, "--answer", "label: positive|negative, score: number", "-o", "out.jsonl"
+    )
+    assert ended.code == 0, ended.err
+    for row in place.output():
+        assert row["label"] in ("positive", "negative")
+        assert isinstance(row["score"], int | float)
+
+
+def test_an_invalid_answer_is_told_with_its_place(tmp_path: Path) -> None:
+    behaviour = Behaviour(scripts={"row-1": "ok text='{\"label\": \"neither\"}'"})
+    place, ended = trial(tmp_path, behaviour, 3, "--answer", "label: positive|negative")
+    assert ended.code == 3
+    row = place.output()[1]
+    assert row["_status"] == "invalid"
+    assert "$.label" in row["_error"]
