@@ -1,0 +1,8 @@
+"""Owns the dialects of APIs: a request into bytes, a raw reply into a reply; must not know lanes or retries."""
+
+from collections.abc import Mapping
+
+TABLE: Mapping[str, str] = {
+    "openai": "rowmill.providers.openai:OpenAIProvider",
+    "local": "rowmill.providers.local:LocalProvider",
+}
