@@ -35,9 +35,7 @@ def read_answer(reply: Reply, schema: AnswerSchema | None) -> Answer | Failure:
     text, reasoning = _parted(reply, schema)
     finish = (reply.finish_reason or "").lower()
     if finish in _FILTERED:
-        return _failure(
-            FailureKind.FILTERED, f"the content filter ended the reply ({finish})", text, reasoning
-        )
+        return _failure(FailureKind.FILTERED, f"the content filter ended the reply ({finish})", text, reasoning)
     if reply.refusal:
         return _failure(FailureKind.REFUSED, reply.refusal, text, reasoning)
     if finish in _CUT:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.answers import compile_schema, read_answer
+from rowmill.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind
 from rowmill.records import Answer, Failure, Reply
 
 SCHEMA = compile_schema("a: string")
 
 
-def failed(reply: Reply, schema: object = None) -> Failure:
+def failed(reply: Reply, schema: AnswerSchema | None = None) -> Failure:
     read = read_answer(reply, schema)
     assert isinstance(read, Failure)
     return read
@@ -24,6 +24,7 @@ def test_plain_text_is_kept_exactly() -> None:
 def test_fields_become_values_in_the_schemas_order() -> None:
     schema = compile_schema("a: string, b: integer")
     answer = read_answer(Reply('{"b": 1, "a": "x"}', "stop"), schema)
+    assert isinstance(answer, Answer)
     assert list(answer.values.items()) == [("a", "x"), ("b", 1)]
 
 
@@ -73,7 +74,7 @@ def test_a_fence_amid_other_words_is_invalid() -> None:
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])
-def test_a_reply_cut_at_the_limit_is_truncated_and_kept(schema: object) -> None:
+def test_a_reply_cut_at_the_limit_is_truncated_and_kept(schema: AnswerSchema | None) -> None:
     found = failed(Reply('{"a":"y', "length"), schema)
     assert found.kind is FailureKind.TRUNCATED
     assert found.values == {"answer": '{"a":"y'}
