@@ -51,7 +51,9 @@ def memory(small: int = 50_000, large: int = 500_000, in_flight: int = 64) -> No
         print(f"finished run recognised at {large / again.seconds:,.0f} rows/s (reach: 50,000)")
         for target in ("again.jsonl", "again.parquet"):
             exported = rowmill("export", f"{large}.jsonl", "-o", target, folder=folder)
-            print(f"export to {target.split('.')[1]} at {large / exported.seconds:,.0f} rows/s (reach for JSONL: 80,000)")
+            print(
+                f"export to {target.split('.')[1]} at {large / exported.seconds:,.0f} rows/s (reach for JSONL: 80,000)"
+            )
 
 
 def main() -> None:

@@ -64,8 +64,6 @@ def test_every_example_is_a_valid_job_with_its_input(path: Path) -> None:
 
 def test_the_makefile_has_the_targets_that_the_documents_name() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    named = {
-        target for page in PAGES for target in re.findall(r"`?make ([a-z]+)", " ".join(code_lines(page)))
-    }
+    named = {target for page in PAGES for target in re.findall(r"`?make ([a-z]+)", " ".join(code_lines(page)))}
     assert named
     assert named <= targets

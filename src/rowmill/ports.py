@@ -76,9 +76,7 @@ class Source(Protocol):
 class Transport(Protocol):
     """HTTP: request bytes in, status, headers and body out.  Holds connections; closed by its owner."""
 
-    async def send(
-        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-    ) -> RawReply | Failure:
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
         """POST `body`.  `timeout_s` covers connecting, sending and the whole reply.
 
         Never raises for anything the network does: UNREACHABLE (nothing was sent), RESET, TIMEOUT, TLS and

@@ -298,9 +298,7 @@ def _refuse_hidden(tree: nodes.Template) -> None:
     for node in tree.find_all((nodes.Getattr, nodes.Getitem, nodes.Filter)):
         hidden = _hidden_name(node)
         if hidden is not None:
-            raise JobError(
-                f'a template must not reach for `{hidden}`; a column of that name is row["{hidden}"]'
-            )
+            raise JobError(f'a template must not reach for `{hidden}`; a column of that name is row["{hidden}"]')
 
 
 def _hidden_name(node: nodes.Node) -> str | None:
@@ -335,11 +333,7 @@ def _constant(node: nodes.Node) -> str | None:
         return None
     if isinstance(node, nodes.Getattr):
         return None if node.attr in _ROW_METHODS else node.attr
-    if (
-        isinstance(node, nodes.Getitem)
-        and isinstance(node.arg, nodes.Const)
-        and isinstance(node.arg.value, str)
-    ):
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
         return node.arg.value
     return None
 

@@ -49,7 +49,7 @@ class Row(NamedTuple):
     session stored but did not read, `lane_failures` counts its throttled, reset and 403 attempts of earlier sessions.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # shadows tuple.index, which nobody needs of a row
     values: Mapping[str, object]
     fault: Fault | None = None
     unread: RawReply | None = None
@@ -142,7 +142,7 @@ class Attempt(NamedTuple):
     `body` is the raw reply (of an error an excerpt), None where there was none; the store takes secrets out of it.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]
     endpoint: str
     sent_at: float
     latency_s: float | None
@@ -162,7 +162,7 @@ class Outcome(NamedTuple):
     `latency_s` is the winning attempt's.  `answer` is JSON (an object of answer columns), None where there is none.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]
     status: Status
     answer: bytes | None
     error: str | None

@@ -51,9 +51,9 @@ class RowState:
 
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
     throttled).  `busy_s` is the row's own clock: its attempts and its own back-off, not the lane's waits.
-    `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the
-    lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send; `suspect` says that the row itself was
-    the trouble once.
+    `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the lane's
+    trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` those at the row's first send;
+    `suspect` says that the row itself was the trouble once.
     """
 
     __slots__ = (

@@ -33,9 +33,7 @@ def chunk(start: int = 0) -> TableChunk:
 def outcome(index: int, good: bool = True) -> Outcome:
     status = Status.OK if good else Status.FAILED
     answer = b'{"label":"\xe2\x86\x92","score":0.1}' if good else None
-    return Outcome(
-        index, status, answer, None if good else "no reply", "e", "m", 1, 0.25, 10, None, 1e-06, None
-    )
+    return Outcome(index, status, answer, None if good else "no reply", "e", "m", 1, 0.25, 10, None, 1e-06, None)
 
 
 def batch(start: int = 0, good: bool = True) -> Batch:
@@ -201,7 +199,5 @@ def test_objects_keep_their_own_keys_in_json_lines(tmp_path: Path) -> None:
     sink.write(Batch(rows, [outcome(0), outcome(1)], COLUMNS))
     sink.commit()
     first, second = (tmp_path / "out").read_text().splitlines()
-    assert first.startswith(
-        '{"id":1180591620717411303424,"text":{"b":[1.0],"a":null},"label":"→","score":0.1,'
-    )
+    assert first.startswith('{"id":1180591620717411303424,"text":{"b":[1.0],"a":null},"label":"→","score":0.1,')
     assert second.startswith('{"text":"x","label":')

@@ -19,10 +19,7 @@ from rowmill.chunks import ObjectChunk, decode, row_keys
 from rowmill.errors import SourceError
 from rowmill.sources import FileSource, open_source
 
-ROWS = [
-    {"id": f"{number:05d}", "text": f'line one, "quoted" → 馬 😀\nline two {number}'}
-    for number in range(2_345)
-]
+ROWS = [{"id": f"{number:05d}", "text": f'line one, "quoted" → 馬 😀\nline two {number}'} for number in range(2_345)]
 ONE_LINE_ROWS = [{"text": f'one, "quoted" → 馬 😀 {number}'} for number in range(2_345)]
 
 
@@ -54,9 +51,7 @@ KINDS = [ending + packing for ending in CONTENT for packing in PACKED if ending 
 
 
 @pytest.fixture(params=[*KINDS, "glob"])
-def source_and_rows(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> tuple[FileSource, list[dict[str, str]]]:
+def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSource, list[dict[str, str]]]:
     """A source and the rows that it has to give."""
     kind: str = request.param
     if kind == "glob":

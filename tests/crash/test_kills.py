@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.workplace import Workplace, kill, own_tokens, until
 
 from rowmill.simulator import Behaviour, Simulator
-from tests.workplace import Workplace, kill, own_tokens, until
 
 ROWS = 4000
 IN_FLIGHT = 16

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.workplace import Workplace
 
 from rowmill.simulator import Behaviour, Simulator
-from tests.workplace import Workplace
 
 
 @pytest.fixture

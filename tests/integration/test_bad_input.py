@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.workplace import Workplace, own_tokens
 
 from rowmill.simulator import Behaviour, Simulator
-from tests.workplace import Workplace, own_tokens
 
 
 def test_bad_lines_fail_with_their_line_number_and_the_rest_runs(place: Workplace) -> None:
@@ -121,7 +121,7 @@ def test_utf16_is_refused_with_the_option_named_and_read_with_it(place: Workplac
 
 
 def test_cells_keep_their_text_and_integers_their_digits(place: Workplace) -> None:
-    place.write("in.csv", "id,text,zip,note\n0,[[row-0]],007,\"a \"\"b\"\"\nc\"\n")
+    place.write("in.csv", 'id,text,zip,note\n0,[[row-0]],007,"a ""b""\nc"\n')
     assert place.run("-o", "out.csv").code == 0
     row = place.csv_output("out.csv")[0]
     assert (row["zip"], row["note"]) == ("007", 'a "b"\nc')

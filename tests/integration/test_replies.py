@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.workplace import Ended, Workplace, own_tokens
 
 from rowmill.simulator import Behaviour, Outage, Simulator
-from tests.workplace import Ended, Workplace, own_tokens
 
 
 def trial(folder: Path, behaviour: Behaviour, rows: int, *options: str) -> tuple[Workplace, Ended]:
@@ -48,7 +48,7 @@ def trial(folder: Path, behaviour: Behaviour, rows: int, *options: str) -> tuple
         ("409", "ok", 2),
         ("500 header:x-should-retry=false", "failed", 1),
         ("400 header:x-should-retry=true", "ok", 2),
-        ("429 code=rate_limit_exceeded message=\"You exceeded your quota\"", "ok", 2),
+        ('429 code=rate_limit_exceeded message="You exceeded your quota"', "ok", 2),
         ("429 code=insufficient_quota retry-after=1", "ok", 2),
         ("think", "ok", 1),
         ("reasoning", "ok", 1),
@@ -79,12 +79,10 @@ def test_one_odd_reply_ends_as_the_table_says(tmp_path: Path, step: str, status:
         ("404 code=model_not_found...", "model"),
         ("401...", "key"),
         ("402...", ""),
-        ("400 code=unsupported_parameter message=\"Unsupported parameter: max_tokens\"...", "max_tokens"),
+        ('400 code=unsupported_parameter message="Unsupported parameter: max_tokens"...', "max_tokens"),
     ],
 )
-def test_a_hopeless_server_stops_the_run_with_exit_4_and_all_rows_pending(
-    tmp_path: Path, step: str, word: str
-) -> None:
+def test_a_hopeless_server_stops_the_run_with_exit_4_and_all_rows_pending(tmp_path: Path, step: str, word: str) -> None:
     script = step.replace("...", " retry-after=none...") if False else step
     behaviour = Behaviour(scripts={"*": script}, retry_after="none")
     with Simulator(behaviour) as simulator:
@@ -136,8 +134,18 @@ def test_a_server_that_is_gone_for_a_while_costs_no_attempt(tmp_path: Path) -> N
 def test_a_server_that_was_never_there_stops_the_run_resumable(place: Workplace) -> None:
     place.write_rows(3)
     ended = place.rowmill(
-        "run", "in.csv", "-p", "{{ text }}", "-m", "x", "--url", "http://127.0.0.1:9/v1", "-o", "o.jsonl",
-        "--max-outage-s", "1",
+        "run",
+        "in.csv",
+        "-p",
+        "{{ text }}",
+        "-m",
+        "x",
+        "--url",
+        "http://127.0.0.1:9/v1",
+        "-o",
+        "o.jsonl",
+        "--max-outage-s",
+        "1",
     )
     assert ended.code == 4
     assert "127.0.0.1:9" in ended.err
@@ -186,7 +194,7 @@ def test_answers_by_schema_are_typed_columns(tmp_path: Path) -> None:
 
 
 def test_an_invalid_answer_is_told_with_its_place(tmp_path: Path) -> None:
-    behaviour = Behaviour(scripts={"row-1": "ok text='{\"label\": \"neither\"}'"})
+    behaviour = Behaviour(scripts={"row-1": 'ok text=\'{"label": "neither"}\''})
     place, ended = trial(tmp_path, behaviour, 3, "--answer", "label: positive|negative")
     assert ended.code == 3
     row = place.output()[1]

@@ -6,8 +6,9 @@ import json
 import sqlite3
 from pathlib import Path
 
-from rowmill.simulator import Behaviour, Simulator
 from tests.workplace import Workplace, own_tokens
+
+from rowmill.simulator import Behaviour, Simulator
 
 
 def test_a_second_run_over_a_finished_output_sends_nothing_and_says_so(place: Workplace) -> None:
@@ -99,8 +100,18 @@ def test_every_part_of_the_ask_is_part_of_the_version(place: Workplace) -> None:
         assert refused.code == 2, change
         assert word in refused.err
     other = place.rowmill(
-        "run", "in.csv", "-p", "Say it: {{ text }}", "-m", "other", "--url", place.simulator.url, "-o", "out.jsonl",
-        "--temperature", "0",
+        "run",
+        "in.csv",
+        "-p",
+        "Say it: {{ text }}",
+        "-m",
+        "other",
+        "--url",
+        place.simulator.url,
+        "-o",
+        "out.jsonl",
+        "--temperature",
+        "0",
     )
     assert other.code == 2
     assert "model: sim -> other" in other.err

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.workplace import Workplace, own_tokens, until
 
 from rowmill.simulator import Behaviour, Simulator
-from tests.workplace import Workplace, own_tokens, until
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

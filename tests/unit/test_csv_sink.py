@@ -21,9 +21,7 @@ def outcome(index: int, answer: bytes | None = None) -> Outcome:
     return Outcome(index, Status.OK, answer, None, None, None, 1, None, None, None, None, None)
 
 
-def written(
-    folder: Path, chunk: Chunk, answer: bytes = b"{}", format: str = "csv", **options: Any
-) -> list[str]:
+def written(folder: Path, chunk: Chunk, answer: bytes = b"{}", format: str = "csv", **options: Any) -> list[str]:
     """Lines of the output without Rowmill's own columns."""
     columns = OutputColumns(tuple(chunk.columns), (AnswerColumn("v", "json"),))
     sink = create_sink(str(folder / "out"), format, columns, list, **options)
@@ -84,9 +82,7 @@ def test_an_answer_that_is_nested_is_json(tmp_path: Path) -> None:
 
 
 def test_tsv_quotes_tabs_and_not_commas(tmp_path: Path) -> None:
-    assert written(tmp_path, ObjectChunk(range(1), [{"a": "x,y", "b": "x\ty"}]), format="tsv") == [
-        'x,y\t"x\ty"\t'
-    ]
+    assert written(tmp_path, ObjectChunk(range(1), [{"a": "x,y", "b": "x\ty"}]), format="tsv") == ['x,y\t"x\ty"\t']
 
 
 FORMULAS = ["=1+1", "+1", "-1", "@a", "\ta", "\ra"]

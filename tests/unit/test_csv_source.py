@@ -253,16 +253,10 @@ def test_what_the_csv_module_writes_is_read_back(
     tmp_path: Path, rows: list[tuple[str, str, str]], all_quoted: bool, line_end: str
 ) -> None:
     target = io.StringIO(newline="")
-    writer = csv.writer(
-        target, lineterminator=line_end, quoting=csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
-    )
+    writer = csv.writer(target, lineterminator=line_end, quoting=csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL)
     writer.writerow(["a", "b", "c"])
     # The csv module of Python 3.11 leaves a lone CR unquoted, which no reader can tell from a line end.
-    kept = (
-        rows
-        if line_end == "\r\n" or all_quoted
-        else [tuple(c.replace("\r", "") for c in row) for row in rows]
-    )
+    kept = rows if line_end == "\r\n" or all_quoted else [tuple(c.replace("\r", "") for c in row) for row in rows]
     writer.writerows(kept)
     assert texts(tmp_path, target.getvalue()) == kept
 

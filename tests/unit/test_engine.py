@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
 from rowmill.engine.lane import Lane, LaneConfig
 from rowmill.engine.run import Run, RunLimits
@@ -16,7 +18,6 @@ from rowmill.events import Event, LanePaused
 from rowmill.prompts import compile_prompt
 from rowmill.records import Failure, Fault, Message, RawReply, Row, Status
 from rowmill.steps import RetryRules
-from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
 
 def failure(kind: FailureKind, **fields: object) -> Failure:
@@ -42,9 +43,7 @@ class Trial:
         clock = FakeClock()
         started = clock.now()
         retry = RetryRules(attempts=int(str(self.settings["attempts"])))
-        rules = RowRules(
-            compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"])
-        )
+        rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"]))
         feed = FakeFeed(rows)
         tally = Tally(Before(), clock.now, lambda: len(rows))
         self.run = Run(rules, feed, self.store, clock, tally, [self])  # type: ignore[arg-type]
@@ -125,11 +124,13 @@ def test_a_storm_of_429_for_60_s_fails_no_row_and_sends_few_requests(in_flight: 
 
 def test_nothing_is_sent_before_retry_after_has_passed() -> None:
     trial = Trial(
-        50, lambda i, n, at: failure(FailureKind.THROTTLED, retry_after_s=7.0) if i == 3 and n == 0 else ok(), in_flight=2
+        50,
+        lambda i, n, at: failure(FailureKind.THROTTLED, retry_after_s=7.0) if i == 3 and n == 0 else ok(),
+        in_flight=2,
     )
     assert trial.statuses == {"ok": 50}
     times = [at for at, _ in trial.provider.sent]
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert max(gaps) >= 6.9
 
 

@@ -139,9 +139,7 @@ def test_endpoints_that_are_no_list_are_explained(tmp_path: Path) -> None:
 
 
 def test_a_key_that_stands_twice_is_refused_with_both_lines(tmp_path: Path) -> None:
-    assert faults(tmp_path, SMALL + "source: b.csv\n") == [
-        "job.yaml:5: source: stands twice (first on line 1)"
-    ]
+    assert faults(tmp_path, SMALL + "source: b.csv\n") == ["job.yaml:5: source: stands twice (first on line 1)"]
 
 
 def test_a_syntax_error_has_its_line(tmp_path: Path) -> None:
@@ -165,10 +163,7 @@ def test_aliases_that_multiply_are_stopped(tmp_path: Path) -> None:
 
 
 def test_yes_and_no_are_words_and_dates_are_text(tmp_path: Path) -> None:
-    text = (
-        SMALL
-        + "answer: {schema: {no: yes|no, on: [yes, off]}}\nparams: {stop: 2024-01-01, x: 1:30, y: true}\n"
-    )
+    text = SMALL + "answer: {schema: {no: yes|no, on: [yes, off]}}\nparams: {stop: 2024-01-01, x: 1:30, y: true}\n"
     made = load_job(written(tmp_path, text), {})
     assert made.answer is not None
     assert made.answer.schema_ == {"no": "yes|no", "on": ["yes", "off"]}
@@ -243,9 +238,7 @@ def test_templates_in_parameters_are_refused_until_they_are_built() -> None:
 
 
 def test_a_prompt_may_be_messages(tmp_path: Path) -> None:
-    text = SMALL.replace(
-        '"{{ text }}"', '[{system: s}, {user: a}, {assistant: b}, {role: user, content: "{{ t }}"}]'
-    )
+    text = SMALL.replace('"{{ text }}"', '[{system: s}, {user: a}, {assistant: b}, {role: user, content: "{{ t }}"}]')
     made = load_job(written(tmp_path, text), {})
     assert made.messages == (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "{{ t }}"))
 
@@ -464,9 +457,7 @@ def test_an_endpoint_added_or_removed_is_no_change() -> None:
     assert fingerprint(one, "a") == fingerprint(two, "a")
 
 
-@pytest.mark.parametrize(
-    "options", [{"prompt": "y {{ text }}"}, {"temperature": 1.0}, {"answer": "a: string"}]
-)
+@pytest.mark.parametrize("options", [{"prompt": "y {{ text }}"}, {"temperature": 1.0}, {"answer": "a: string"}])
 def test_the_fingerprint_moves_with_what_is_sent(options: dict[str, Any]) -> None:
     made = fingerprint(definition(job(**options)))
     assert made != fingerprint(definition(job()))

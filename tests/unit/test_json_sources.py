@@ -19,9 +19,7 @@ from rowmill.sources import open_source
 from rowmill.sources.json import _Scanner
 
 
-def read(
-    folder: Path, content: bytes | str, name: str = "in.jsonl"
-) -> tuple[list[dict[str, Any]], dict[int, str]]:
+def read(folder: Path, content: bytes | str, name: str = "in.jsonl") -> tuple[list[dict[str, Any]], dict[int, str]]:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     rows: list[dict[str, Any]] = []
@@ -144,9 +142,7 @@ def test_a_json_file_may_hold_objects_over_several_lines(tmp_path: Path) -> None
         ('[{"a":1}]\nx', "line 2: expected nothing after the end"),
     ],
 )
-def test_a_broken_array_ends_the_reading_after_the_rows_before(
-    tmp_path: Path, content: str, reason: str
-) -> None:
+def test_a_broken_array_ends_the_reading_after_the_rows_before(tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "in.json"
     path.write_text(content)
     chunks = open_source(str(path)).chunks()
@@ -189,9 +185,7 @@ json_objects = st.dictionaries(
 
 
 @given(st.lists(json_objects, min_size=1, max_size=5), st.integers(1, 7), st.sampled_from([None, 2]))
-def test_borders_are_found_wherever_blocks_end(
-    rows: list[dict[str, Any]], step: int, indent: int | None
-) -> None:
+def test_borders_are_found_wherever_blocks_end(rows: list[dict[str, Any]], step: int, indent: int | None) -> None:
     content = json.dumps(rows, indent=indent).encode()
     scanner = _Scanner(io.BufferedReader(Slow(content, step), 1), "x", block_bytes=step)
     assert scanner.skip(b"[")

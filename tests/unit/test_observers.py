@@ -201,9 +201,7 @@ def test_a_stopped_run_says_in_two_lines_how_to_go_on_and_how_to_export() -> Non
     lines = summary_lines(stopped, "o.jsonl")
     assert lines[0] == "Stopped after 4 of 4 rows and 27 s: the quota is used up"
     assert lines[-2].startswith("To go on, run the same command again")
-    assert (
-        lines[-1] == "To export what there is: rowmill export o.jsonl --run-file 'my run.x' -o PARTIAL.jsonl"
-    )
+    assert lines[-1] == "To export what there is: rowmill export o.jsonl --run-file 'my run.x' -o PARTIAL.jsonl"
 
 
 def test_a_finished_run_that_is_run_again_says_that_nothing_was_sent() -> None:

@@ -99,9 +99,7 @@ def test_keys_that_an_object_lacks_are_lacking_in_its_record() -> None:
 
 def test_a_row_without_an_answer_has_nulls() -> None:
     failed = outcome(0, None, Status.FAILED)
-    batch = Batch(
-        TableChunk(range(1), ("a",), [[]], {0: Fault(2, "bad")}), [failed], OutputColumns(("a",), PLAIN)
-    )
+    batch = Batch(TableChunk(range(1), ("a",), [[]], {0: Fault(2, "bad")}), [failed], OutputColumns(("a",), PLAIN))
     assert next(batch.records())["answer"] is None
     assert next(batch.rows())[:3] == [None, None, 0]
     assert batch.arrow(arrow_schema([batch.chunk], batch.columns)).to_pylist()[0]["a"] is None
@@ -198,9 +196,7 @@ def test_a_column_that_one_file_lacks_is_null_there() -> None:
         ("json", ['"x"', "1", "true", '{"k":1}', None]),
     ],
 )
-def test_answer_columns_have_the_type_of_their_kind_whatever_the_answer(
-    kind: Any, expected: list[Any]
-) -> None:
+def test_answer_columns_have_the_type_of_their_kind_whatever_the_answer(kind: Any, expected: list[Any]) -> None:
     columns = OutputColumns((), (AnswerColumn("v", kind),))
     answers = [b'{"v":"x"}', b'{"v":1}', b'{"v":true}', b'{"v":{"k":1}}', b"{}"]
     chunk = ObjectChunk(range(5), [{} for _ in answers])
@@ -208,9 +204,7 @@ def test_answer_columns_have_the_type_of_their_kind_whatever_the_answer(
     assert batch.arrow(arrow_schema([chunk], columns)).column("v").to_pylist() == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("3.0", 3), ("3.5", None), (str(2**63), None), ("1e400", None)]
-)
+@pytest.mark.parametrize(("text", "expected"), [("3.0", 3), ("3.5", None), (str(2**63), None), ("1e400", None)])
 def test_an_integer_answer_that_is_none_becomes_null(text: str, expected: int | None) -> None:
     columns = OutputColumns((), (AnswerColumn("v", "integer"),))
     chunk = ObjectChunk(range(1), [{}])

@@ -161,9 +161,7 @@ def test_the_columns_of_all_messages_count() -> None:
     assert prompt("{{ a }}", "{{ row }}").columns is None
 
 
-@pytest.mark.parametrize(
-    "template", ["{{ txt }}", "{{ txt }}{% if 1 %}{% endif %}", '{{ row["txt"] | upper }}']
-)
+@pytest.mark.parametrize("template", ["{{ txt }}", "{{ txt }}{% if 1 %}{% endif %}", '{{ row["txt"] | upper }}'])
 def test_a_missing_column_names_those_there_are(template: str) -> None:
     with pytest.raises(TemplateFault, match=r"the prompt uses the column `txt`; the row has text, id"):
         prompt(template).render(Row(0, {"id": 1, "text": "x"}))
@@ -279,9 +277,7 @@ def test_an_expression_that_is_none_is_refused(expression: str) -> None:
 
 
 def test_a_row_on_which_an_expression_fails_is_shown() -> None:
-    with pytest.raises(
-        JobError, match=r'--where: fails on the row \{"n":"4"\}: .*cells of a CSV file are text'
-    ):
+    with pytest.raises(JobError, match=r'--where: fails on the row \{"n":"4"\}: .*cells of a CSV file are text'):
         holds("n > 3", {"n": "4", "other": "x"})
 
 

@@ -48,9 +48,7 @@ def again(folder: Path, chunk: Chunk, format: str, columns: tuple[str, ...]) -> 
 @pytest.mark.parametrize("first", FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 @given(st.data())
-def test_text_comes_through_any_pair_of_formats(
-    tmp_path: Path, first: str, second: str, data: st.DataObject
-) -> None:
+def test_text_comes_through_any_pair_of_formats(tmp_path: Path, first: str, second: str, data: st.DataObject) -> None:
     columns = tuple(data.draw(names))
     cells = data.draw(st.lists(st.lists(any_text, min_size=len(columns), max_size=len(columns)), max_size=5))
     rows = [dict(zip(columns, row, strict=True)) for row in cells]
@@ -65,11 +63,7 @@ floats = st.floats(allow_nan=False, allow_infinity=False)
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
-@given(
-    st.sampled_from([numbers, floats, st.booleans(), any_text]).flatmap(
-        lambda kind: st.lists(st.none() | kind)
-    )
-)
+@given(st.sampled_from([numbers, floats, st.booleans(), any_text]).flatmap(lambda kind: st.lists(st.none() | kind)))
 def test_values_of_one_type_come_through_unchanged(tmp_path: Path, format: str, values: list[Any]) -> None:
     chunk = ObjectChunk(range(len(values)), [{"a": value} for value in values])
     found = [row["a"] for row in again(tmp_path, chunk, format, ("a",))]
@@ -93,7 +87,5 @@ def test_any_json_comes_through_json_lines_unchanged(tmp_path: Path, rows: list[
 @pytest.mark.parametrize("format", FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), json_values), max_size=5))
-def test_any_json_can_be_written_in_every_format(
-    tmp_path: Path, format: str, rows: list[dict[str, Any]]
-) -> None:
+def test_any_json_can_be_written_in_every_format(tmp_path: Path, format: str, rows: list[dict[str, Any]]) -> None:
     assert len(again(tmp_path, ObjectChunk(range(len(rows)), rows), format, ("a", "b"))) == len(rows)

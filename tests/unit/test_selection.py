@@ -16,9 +16,7 @@ from rowmill.records import Fault
 from rowmill.selection import select
 
 
-def source(
-    rows: int, faults: Mapping[int, Fault] | None = None, size: int = 3
-) -> Callable[[], Iterator[Chunk]]:
+def source(rows: int, faults: Mapping[int, Fault] | None = None, size: int = 3) -> Callable[[], Iterator[Chunk]]:
     """`rows` rows whose column `n` is their index."""
     bad = faults or {}
 

@@ -112,9 +112,7 @@ def test_the_columns_of_a_glob_are_the_union(tmp_path: Path) -> None:
 def test_a_fault_in_one_of_many_files_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "b.csv").write_text("a\n1,2\n")
-    faults = [
-        fault for chunk in open_source(str(tmp_path / "*.csv")).chunks() for fault in chunk.faults.values()
-    ]
+    faults = [fault for chunk in open_source(str(tmp_path / "*.csv")).chunks() for fault in chunk.faults.values()]
     assert [str(fault) for fault in faults] == [f"line 2: in {tmp_path}/b.csv: expected 1 field, found 2"]
 
 
@@ -155,9 +153,7 @@ def test_members_that_follow_each_other_are_one_file(tmp_path: Path, ending: str
 
 @pytest.mark.parametrize("ending", PACKINGS)
 @pytest.mark.parametrize("kind", ["jsonl", "json"])
-def test_a_truncated_file_is_an_error_after_the_rows_before_it(
-    tmp_path: Path, ending: str, kind: str
-) -> None:
+def test_a_truncated_file_is_an_error_after_the_rows_before_it(tmp_path: Path, ending: str, kind: str) -> None:
     content = lines_of(60_000)
     if kind == "json":
         content = b"[" + content.strip().replace(b"\n", b",\n") + b"]"

@@ -76,7 +76,9 @@ def answers(path: Path) -> list[tuple[str, str | None]]:
     found = []
     for chunk, outcomes in reader.outcomes():
         for record, one in zip(chunk.records(), outcomes, strict=True):
-            found.append((record["text"], None if one is None or one.answer is None else json.loads(one.answer)["answer"]))
+            found.append(
+                (record["text"], None if one is None or one.answer is None else json.loads(one.answer)["answer"])
+            )
     reader.close()
     return found
 
@@ -212,7 +214,7 @@ def test_a_truncated_run_file_is_refused_and_left_as_it_is(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     before = path.read_bytes()
-    with pytest.raises(RunFileError, match="damaged.*rowmill export"):
+    with pytest.raises(RunFileError, match=r"damaged.*rowmill export"):
         RunFileReader(path)
     assert path.read_bytes() == before
 
@@ -220,7 +222,7 @@ def test_a_truncated_run_file_is_refused_and_left_as_it_is(path: Path) -> None:
 def test_a_file_that_is_no_run_file_is_refused(tmp_path: Path) -> None:
     stranger = tmp_path / "notes.rowmill"
     stranger.write_text("not a database, but long enough to look at" * 40)
-    with pytest.raises(RunFileError, match="damaged|not a run file"):
+    with pytest.raises(RunFileError, match=r"damaged|not a run file"):
         RunFileReader(stranger)
 
 

@@ -95,9 +95,7 @@ class TableChunk:
     def take(self, offsets: Sequence[int]) -> TableChunk:
         """The rows at these offsets, with their indices."""
         rows = [self.rows[offset] for offset in offsets]
-        return TableChunk(
-            take_indices(self.indices, offsets), self.columns, rows, _take_faults(self.faults, offsets)
-        )
+        return TableChunk(take_indices(self.indices, offsets), self.columns, rows, _take_faults(self.faults, offsets))
 
     def encode(self) -> tuple[str, bytes]:
         """("table", MessagePack)."""

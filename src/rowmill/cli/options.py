@@ -20,16 +20,12 @@ TIME = "Retries and time"
 
 RunFile = Annotated[
     str | None,
-    typer.Option(
-        "--run-file", metavar="PATH", help="The run file, if it is not OUTPUT.rowmill.", show_default=False
-    ),
+    typer.Option("--run-file", metavar="PATH", help="The run file, if it is not OUTPUT.rowmill.", show_default=False),
 ]
 Output = Annotated[str, typer.Argument(metavar="OUTPUT", help="The output of the run.", show_default=False)]
 Statuses = Annotated[
     str | None,
-    typer.Option(
-        "--status", metavar="S[,S]", help="Only rows that ended so, e.g. failed,invalid.", show_default=False
-    ),
+    typer.Option("--status", metavar="S[,S]", help="Only rows that ended so, e.g. failed,invalid.", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show errors only.")]
@@ -44,9 +40,7 @@ EscapeFormulas = Annotated[
 ]
 AnswerPrefix = Annotated[
     str | None,
-    typer.Option(
-        metavar="TEXT", help="Put before the answer's columns.", rich_help_panel=OUT, show_default=False
-    ),
+    typer.Option(metavar="TEXT", help="Put before the answer's columns.", rich_help_panel=OUT, show_default=False),
 ]
 MetaPrefix = Annotated[
     str | None,
@@ -80,9 +74,7 @@ class AskOptions:
         str | None,
         _option("-p", "--prompt", metavar="TEXT|@FILE", help="The prompt: {{ column }}.", panel=ASK),
     ] = None
-    system: Annotated[
-        str | None, _option("--system", metavar="TEXT|@FILE", help="A system message.", panel=ASK)
-    ] = None
+    system: Annotated[str | None, _option("--system", metavar="TEXT|@FILE", help="A system message.", panel=ASK)] = None
     answer: Annotated[
         str | None,
         _option(
@@ -100,9 +92,9 @@ class AskOptions:
         str | None,
         _option("--key-env", metavar="NAME", help="The environment variable of the key.", panel=WHOM),
     ] = None
-    ca_file: Annotated[
-        str | None, _option("--ca-file", metavar="PATH", help="Certificates to trust.", panel=WHOM)
-    ] = None
+    ca_file: Annotated[str | None, _option("--ca-file", metavar="PATH", help="Certificates to trust.", panel=WHOM)] = (
+        None
+    )
     headers: Annotated[
         list[str] | None,
         _option("--header", metavar="'K: $NAME'", help="A header from a variable.", panel=WHOM),
@@ -173,12 +165,8 @@ class JobOptions(AskOptions):
     answer_prefix: AnswerPrefix = None
     meta_prefix: MetaPrefix = None
     escape_formulas: EscapeFormulas = None
-    limit: Annotated[
-        int | None, _option("--limit", metavar="N", help="Only the first N rows.", panel=ROWS)
-    ] = None
-    sample: Annotated[int | None, _option("--sample", metavar="N", help="N rows at random.", panel=ROWS)] = (
-        None
-    )
+    limit: Annotated[int | None, _option("--limit", metavar="N", help="Only the first N rows.", panel=ROWS)] = None
+    sample: Annotated[int | None, _option("--sample", metavar="N", help="N rows at random.", panel=ROWS)] = None
     seed: Annotated[int | None, _option("--seed", metavar="N", help="Another sample (0).", panel=ROWS)] = None
     where: Annotated[
         str | None, _option("--where", metavar="EXPR", help="Only rows for which it holds.", panel=ROWS)

@@ -56,11 +56,7 @@ def _pairs(value: object) -> list[tuple[str, object]]:
 
 
 def _attempt(attempt: Mapping[str, Any]) -> str:
-    told = {
-        name: value
-        for name, value in attempt.items()
-        if value is not None and name not in ("index", "number")
-    }
+    told = {name: value for name, value in attempt.items() if value is not None and name not in ("index", "number")}
     return ", ".join(f"{name} {_shown(value)}" for name, value in told.items())
 
 

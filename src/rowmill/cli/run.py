@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 Source = Annotated[
     str,
-    typer.Argument(
-        metavar="SOURCE|JOB.yaml", help="A file, a glob, - for JSONL on standard input, or a job file."
-    ),
+    typer.Argument(metavar="SOURCE|JOB.yaml", help="A file, a glob, - for JSONL on standard input, or a job file."),
 ]
 
 
@@ -31,9 +29,7 @@ def run(
         str | None,
         typer.Option(metavar="keep|rerun", help="Rows answered under another job.", show_default=False),
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

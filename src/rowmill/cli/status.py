@@ -69,9 +69,7 @@ def status_lines(standing: Mapping[str, Any]) -> list[str]:
     tokens = f"{standing.get('input_tokens') or 0:,} in, {standing.get('output_tokens') or 0:,} out"
     lines.append(f"tokens     {tokens}; cost {money(standing.get('cost_usd'))}")
     if standing.get("rows_per_s"):
-        lines.append(
-            f"speed      {rate(standing['rows_per_s'])} rows/s, ETA {duration(standing.get('eta_s'))}"
-        )
+        lines.append(f"speed      {rate(standing['rows_per_s'])} rows/s, ETA {duration(standing.get('eta_s'))}")
     if standing.get("seconds") is not None:
         lines.append(f"time       {duration(standing['seconds'])}")
     if standing.get("updated"):

@@ -186,9 +186,7 @@ class Health:
         self._episode_sends = self._sends
         wait_s = self._wait_s(failure)
         if wait_s > self._max_outage_s:
-            self.park(
-                StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self.why}"
-            )
+            self.park(StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self.why}")
         self.until_s = now + wait_s
         self._waits += 1
         return wait_s

@@ -85,9 +85,7 @@ class Run:
         self._tick()
         if limits.max_duration_s is not None:
             text = f"max_duration_s of {limits.max_duration_s:g} s reached"
-            self._deadline = self._loop.call_later(
-                limits.max_duration_s, self._stop, StopReason.MAX_DURATION, text
-            )
+            self._deadline = self._loop.call_later(limits.max_duration_s, self._stop, StopReason.MAX_DURATION, text)
         self.tell(RunStarted(self.figures))
         try:
             await self._supervise()

@@ -153,8 +153,7 @@ class Tally:
             output_tokens=self._before.output_tokens + sum(lane.tally.output_tokens for lane in lanes),
             cost_usd=self.cost_usd,
             latency_s={
-                name: latencies.percentile(share)
-                for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+                name: latencies.percentile(share) for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
             },
             retries=dict(retries),
             throttles=dict(throttles),

@@ -37,7 +37,7 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What every worker of a run shares.  `finished` is called once a row, with its outcome and refusal (see `steps.Done`)."""
+    """What every worker of a run shares; `finished` is called once a row, with outcome and refusal (see `Done`)."""
 
     rules: RowRules
     store: Store

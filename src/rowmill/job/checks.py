@@ -159,11 +159,7 @@ def url(text: str) -> str:
         raise wrong("must be an address like http://localhost:8000/v1")
     if parts.username is not None or parts.password is not None:
         raise wrong("must not hold a user name or password; name the key's variable with `key_env`")
-    held = [
-        name
-        for name, _ in parse_qsl(parts.query, keep_blank_values=True)
-        if name.lower() in SECRET_PARAMETERS
-    ]
+    held = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if name.lower() in SECRET_PARAMETERS]
     if held:
         raise wrong(f"must not hold a key (`{held[0]}`); name the key's variable with `key_env`")
     return text
@@ -182,9 +178,7 @@ def headers(value: Any) -> Any:
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
             raise wrong("holds a name that no HTTP header can have")
         if not isinstance(content, str) or not re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", content):
-            raise wrong(
-                f"{name}: the value must be $NAME, an environment variable; values never stand in a job"
-            )
+            raise wrong(f"{name}: the value must be $NAME, an environment variable; values never stand in a job")
     return value
 
 
@@ -234,9 +228,7 @@ def encoding(text: str) -> str:
     try:
         codecs.lookup(text)
     except LookupError:
-        raise wrong(
-            f"no encoding is called '{text[:40]}'; usual are utf-8, utf-16, latin-1, cp1252, gb18030"
-        ) from None
+        raise wrong(f"no encoding is called '{text[:40]}'; usual are utf-8, utf-16, latin-1, cp1252, gb18030") from None
     return text
 
 

@@ -61,9 +61,7 @@ MISSING: Mapping[str, str] = {
 }
 
 KEY_NAMES = frozenset({"api_key", "apikey", "key", "token", "secret", "password", "authorization"})
-KEYS_STAY_OUT = (
-    "keys never stand in a job; name the environment variable with `key_env` or a file with `key_file`"
-)
+KEYS_STAY_OUT = "keys never stand in a job; name the environment variable with `key_env` or a file with `key_file`"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

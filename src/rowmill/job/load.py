@@ -87,9 +87,7 @@ def _with_files(document: Document, folder: str) -> Document:
 
     if isinstance(values.get("prompt"), list):
         values["prompt"] = [
-            {key: text_of(part, "prompt", place, key) for key, part in turn.items()}
-            if isinstance(turn, dict)
-            else turn
+            {key: text_of(part, "prompt", place, key) for key, part in turn.items()} if isinstance(turn, dict) else turn
             for place, turn in enumerate(values["prompt"])
         ]
     for key in ("prompt", "system"):

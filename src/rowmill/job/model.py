@@ -55,9 +55,7 @@ class Turn(_Part):
 class AnswerSpec(_Part):
     """The shape of an answer: a JSON Schema, the shorthand `{field: kind}`, or the shorthand as text."""
 
-    schema_: Annotated[dict[str, JsonValue] | str, BeforeValidator(checks.answer_schema)] = Field(
-        alias="schema"
-    )
+    schema_: Annotated[dict[str, JsonValue] | str, BeforeValidator(checks.answer_schema)] = Field(alias="schema")
 
 
 class RetrySpec(_Part):
@@ -155,9 +153,7 @@ class Job(_Part):
     @classmethod
     def _one_system(cls, system: str | None, info: ValidationInfo) -> str | None:
         if system is not None and any(turn.role == "system" for turn in info.data.get("prompt", ())):
-            raise PydanticCustomError(
-                "system", "the prompt has a system message already; keep one of the two"
-            )
+            raise PydanticCustomError("system", "the prompt has a system message already; keep one of the two")
         return system
 
     @model_validator(mode="after")

@@ -33,9 +33,7 @@ def fingerprint(definition: Definition, model: str | None = None) -> str:
     """16 hex digits over messages, schema and parameters of `model` (None: the first); not its name."""
     models = definition["models"]
     params = models[next(iter(models)) if model is None else model]
-    text = json.dumps(
-        [definition["messages"], definition["schema"], params], sort_keys=True, ensure_ascii=False
-    )
+    text = json.dumps([definition["messages"], definition["schema"], params], sort_keys=True, ensure_ascii=False)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -72,11 +70,7 @@ def _models(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         names = f"model: {', '.join(old)} -> {', '.join(new)}"
         return [names, *_params(next(iter(old.values())), next(iter(new.values())), "")]
     several = len(old) > 1 or len(new) > 1
-    return [
-        words
-        for model in shared
-        for words in _params(old[model], new[model], f"{model}: " if several else "")
-    ]
+    return [words for model in shared for words in _params(old[model], new[model], f"{model}: " if several else "")]
 
 
 def _params(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str) -> list[str]:

@@ -26,9 +26,7 @@ REDRAWS_PER_S = 4.0
 class Progress:
     """An observer that shows how a run goes; `quiet` leaves only what went wrong."""
 
-    def __init__(
-        self, stream: TextIO | None = None, quiet: bool = False, interval_s: float = LINE_INTERVAL_S
-    ) -> None:
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False, interval_s: float = LINE_INTERVAL_S) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._quiet = quiet
         self._interval_s = interval_s
@@ -134,9 +132,7 @@ class _Block:
 
         figures = self._figures()
         head = Table.grid(padding=(0, 1))
-        bar = ProgressBar(
-            total=figures.total or None, completed=figures.done, width=40, pulse=figures.total is None
-        )
+        bar = ProgressBar(total=figures.total or None, completed=figures.done, width=40, pulse=figures.total is None)
         head.add_row(bar, Text(rows_words(figures)))
         return Group(head, *(Text(line, no_wrap=True, overflow="ellipsis") for line in figure_lines(figures)))
 

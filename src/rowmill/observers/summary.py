@@ -51,9 +51,7 @@ def summary_lines(result: Result, output: str) -> list[str]:
     """The summary for a reader; `output` is what the user calls the output, for the commands to run next."""
     lines = [_headline(result), *_figures(result.figures)]
     if result.accuracy:
-        lines.append(
-            "accuracy   " + ", ".join(f"{name} {_value(part)}" for name, part in result.accuracy.items())
-        )
+        lines.append("accuracy   " + ", ".join(f"{name} {_value(part)}" for name, part in result.accuracy.items()))
     if result.output:
         lines.append(f"output     {result.output}")
     if result.failures:

@@ -48,9 +48,7 @@ class Batch:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """One dict a row in column order; input columns that a row lacks are lacking."""
-        answer_names = [
-            (column.name, self.columns.answer_prefix + column.name) for column in self.columns.answer
-        ]
+        answer_names = [(column.name, self.columns.answer_prefix + column.name) for column in self.columns.answer]
         meta_names, meta_of = self.columns.meta_names, self.columns.meta_of()
         rows = zip(self.chunk.records(), self.answers(), self.finished, strict=True)
         for record, answer, outcome in rows:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema, compile_schema
-from rowmill.chunks import Chunk
 from rowmill.errors import RunFileError
 from rowmill.job import Job
 from rowmill.outputs import Batch, failure_record
-from rowmill.ports import Sink
+from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome
 from rowmill.runner.plan import columns_of
 from rowmill.sinks import check_writable, create_sink, format_of
@@ -76,9 +75,7 @@ def write_output(reader: RunFileReader, job: Job, target: str, form: str, *, sal
     """Streams every finished row into `target`; returns how many rows that were."""
     schema: AnswerSchema | None = compile_schema(job.answer.schema_) if job.answer else None
     totals = reader.totals()
-    columns = columns_of(
-        job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates
-    )
+    columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
     sink: Sink = create_sink(target, form, columns, _input_of(reader, salvage), job.escape_formulas)
     written = 0
@@ -123,14 +120,8 @@ def write_failures(reader: RunFileReader, output: str, counts: Mapping[str, int]
     return str(path)
 
 
-def _bad_records(
-    reader: RunFileReader, chunk: Chunk, outcomes: list[Outcome | None]
-) -> list[Mapping[str, Any]]:
-    bad = [
-        (at, outcome)
-        for at, outcome in enumerate(outcomes)
-        if outcome is not None and outcome.status not in GOOD
-    ]
+def _bad_records(reader: RunFileReader, chunk: Chunk, outcomes: list[Outcome | None]) -> list[Mapping[str, Any]]:
+    bad = [(at, outcome) for at, outcome in enumerate(outcomes) if outcome is not None and outcome.status not in GOOD]
     if not bad:
         return []
     faults = chunk.faults

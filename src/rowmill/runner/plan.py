@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema, compile_schema
-from rowmill.chunks import Chunk
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.outputs import AnswerColumn, OutputColumns
+from rowmill.ports import Chunk
 from rowmill.prompts import Prompt, check_columns, compile_expression, compile_prompt
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of

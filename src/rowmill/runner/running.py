@@ -131,9 +131,7 @@ class Start:
         reason: StopReason | None = None
         try:
             prepare()
-            session = Session(
-                self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers
-            )
+            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(lambda: session.execute(self._versions))
         finally:
@@ -200,9 +198,7 @@ class Start:
             pending = reader.row_total() - sum(reader.totals().counts.values())
             most = min(sessions[-1].peak_in_flight + UNCOMMITTED_REPLIES, pending)
             if most:
-                self._tell(
-                    Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice")
-                )
+                self._tell(Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice"))
 
     def _finish(self, session: Session, reason: StopReason, message: str) -> Result:
         figures = session.figures()
@@ -258,9 +254,7 @@ def _open(plan: Plan, fresh: bool) -> Input | None:
     if plan.job.source == "-" and (sys.stdin is None or sys.stdin.isatty()):
         if plan.run_file.exists() and not fresh:
             return None
-        raise JobError(
-            "nothing is piped into standard input; use for example: cat rows.jsonl | rowmill run - ..."
-        )
+        raise JobError("nothing is piped into standard input; use for example: cat rows.jsonl | rowmill run - ...")
     return open_input(plan)
 
 

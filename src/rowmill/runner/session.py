@@ -114,14 +114,13 @@ class Session:
 
     def _rules(self) -> RowRules:
         job = self._plan.job
-        retry = RetryRules(
-            job.retry.attempts, job.retry.backoff_s, job.retry.max_backoff_s, job.row_timeout_s
-        )
+        retry = RetryRules(job.retry.attempts, job.retry.backoff_s, job.retry.max_backoff_s, job.row_timeout_s)
         params = effective_params(job, job.endpoints[0])
         return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
 
     def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:
-        assert self._run is not None and self._tally is not None
+        assert self._run is not None
+        assert self._tally is not None
         self._tally.moved(changed)
         text = f"the input has changed: {matched.found:,} finished rows were found again in it"
         if matched.left:
@@ -140,16 +139,15 @@ class Session:
             limit = max(1, soft - SPARE_DESCRIPTORS)
             assert self._run is not None
             self._run.tell(
-                Notice(
-                    f"only {soft} files may be open (ulimit -n): {limit} requests in flight, not {config.in_flight}"
-                )
+                Notice(f"only {soft} files may be open (ulimit -n): {limit} requests in flight, not {config.in_flight}")
             )
             config = replace(config, in_flight=limit)
         return config
 
     def _snapshot(self) -> Mapping[str, Any]:
         """What the session's entry in the run file says; called in the store's thread."""
-        assert self._run is not None and self._tally is not None
+        assert self._run is not None
+        assert self._tally is not None
         figures = self._run.figures()
         lanes = self._run.lanes
         return {

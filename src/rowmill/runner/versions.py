@@ -48,9 +48,7 @@ def find_change(stored: Sequence[Version], now: Mapping[str, Any]) -> Change | N
     words: dict[str, None] = {}
     for version in strange:
         shown = version.model if version.model in now["models"] else next(iter(now["models"]))
-        words.update(
-            dict.fromkeys(difference(version.definition, {**now, "models": {shown: now["models"][shown]}}))
-        )
+        words.update(dict.fromkeys(difference(version.definition, {**now, "models": {shown: now["models"][shown]}})))
     schema = any(version.definition["schema"] != now["schema"] for version in strange)
     return Change(strange, list(words) or ["the job changed"], schema)
 
@@ -71,6 +69,4 @@ def decide(change: Change, on_change: str | None, confirm: Callable[[str], bool]
 
 
 def _same_ask(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    return [list(m) for m in old["messages"]] == [list(m) for m in new["messages"]] and old["schema"] == new[
-        "schema"
-    ]
+    return [list(m) for m in old["messages"]] == [list(m) for m in new["messages"]] and old["schema"] == new["schema"]

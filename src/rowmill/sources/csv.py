@@ -53,9 +53,7 @@ class CsvReader:
             record = _Record(lines, self._delimiter, line)
             if record.broken or record.undecodable:
                 reason = record.broken or self._file.undecodable(line)
-                raise SourceError(
-                    f"the header of {self._file.name} (line {lines.number}) cannot be read: {reason}"
-                )
+                raise SourceError(f"the header of {self._file.name} (line {lines.number}) cannot be read: {reason}")
             if record.cells:
                 return _Header(record.cells, self._file)
         return _Header([], self._file)

@@ -31,9 +31,7 @@ class Reader(Protocol):
 class FileSource:
     """Rows of one or more files, one after another; implements `ports.Source`."""
 
-    def __init__(
-        self, name: str, files: Sequence[InputFile], reader_of: Callable[[InputFile], Reader]
-    ) -> None:
+    def __init__(self, name: str, files: Sequence[InputFile], reader_of: Callable[[InputFile], Reader]) -> None:
         self._name = name
         self._files = files
         self._reader_of = reader_of

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import zstandard
-from rowmill.chunks import decode
 
+from rowmill.chunks import decode
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
 from rowmill.store.packing import Packer

@@ -60,9 +60,7 @@ def _collect_old(connection: sqlite3.Connection, first_chunk: int) -> None:
     connection.execute("INSERT INTO temp.old_rows SELECT key, id, 1 FROM main.rows WHERE id < 0")
     at = first_chunk
     while True:
-        row = connection.execute(
-            "SELECT * FROM main.chunks WHERE id >= ? ORDER BY id LIMIT 1", (at,)
-        ).fetchone()
+        row = connection.execute("SELECT * FROM main.chunks WHERE id >= ? ORDER BY id LIMIT 1", (at,)).fetchone()
         if row is None:
             return
         chunk = StoredChunk(*row)

@@ -249,9 +249,7 @@ class RunFileReader:
                 "request_id": request_id,
                 "input_tokens": input_tokens,
                 "output_tokens": output_tokens,
-                "reply": None
-                if body is None
-                else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
+                "reply": None if body is None else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
             }
             for (
                 number,

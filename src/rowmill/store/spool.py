@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rowmill.chunks import row_keys
-
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
 from rowmill.records import RawReply, Row
@@ -142,9 +141,7 @@ class Spool:
         chunk = chunktable.load_chunk(stored, packer).take(offsets)
         return [
             Row(index, values, chunk.faults.get(at), unread.get(index), lane_failures.get(index, 0))
-            for at, (index, values) in enumerate(
-                zip(chunk.indices, chunk.values(self._rules.value_names), strict=True)
-            )
+            for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
         ]
 
     def _run(self) -> None:
@@ -161,9 +158,7 @@ class Spool:
 
     def _pass_stored(self) -> None:
         reader = connections.reader(self._writer.path)
-        rows, last = reader.execute(
-            "SELECT coalesce(sum(row_count), 0), coalesce(max(id), -1) FROM chunks"
-        ).fetchone()
+        rows, last = reader.execute("SELECT coalesce(sum(row_count), 0), coalesce(max(id), -1) FROM chunks").fetchone()
         reader.close()
         self._finish(int(rows), int(last))
 
@@ -212,9 +207,7 @@ class Spool:
         with self._state:
             ahead = self._passed_chunks - self._fed_chunks
             if ahead > CHUNKS_AHEAD and not self._hungry and not self._stopping:
-                self._state.wait_for(
-                    lambda: self._stopping or self._hungry, min(worked_s * REST_PER_WORK, 0.5)
-                )
+                self._state.wait_for(lambda: self._stopping or self._hungry, min(worked_s * REST_PER_WORK, 0.5))
 
     def _agrees(self, stored: StoredChunk, chunk: Chunk, reader: sqlite3.Connection) -> bool:
         """Whether the chunk is the stored one, perhaps longer at the input's end; refreshes what differs besides."""
@@ -239,9 +232,7 @@ class Spool:
 
     def _append(self, chunk: Chunk) -> None:
         """Stores a chunk in place of what stands under its id; it may be fed once it is committed."""
-        stored = chunktable.store_chunk(
-            chunk, row_keys(chunk, self._rules.key_names), self._key_names, self._packer
-        )
+        stored = chunktable.store_chunk(chunk, row_keys(chunk, self._rules.key_names), self._key_names, self._packer)
         columns = self._new_columns(chunk)
         first = not self._appending
         self._appending = True

@@ -6,6 +6,7 @@ It must not know what the records mean.  Everything before a commit's end can be
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import threading
@@ -183,10 +184,8 @@ class Writer:
                 else:
                     future.set_result(result)
         if self._loop is not None and not self._loop.is_closed():
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop was closed in between; nobody waits there
                 self._loop.call_soon_threadsafe(self._committed, len(attempts))
-            except RuntimeError:
-                pass  # the loop was closed in between; nobody waits there
 
     def _write(
         self,
@@ -298,9 +297,7 @@ class Writer:
     def _lane(self, endpoint: str, model: str) -> int:
         known = self._lanes.get((endpoint, model))
         if known is None:
-            self._connection.execute(
-                "INSERT OR IGNORE INTO lanes (endpoint, model) VALUES (?, ?)", (endpoint, model)
-            )
+            self._connection.execute("INSERT OR IGNORE INTO lanes (endpoint, model) VALUES (?, ?)", (endpoint, model))
             (known,) = self._connection.execute(
                 "SELECT id FROM lanes WHERE endpoint = ? AND model = ?", (endpoint, model)
             ).fetchone()
