@@ -22,6 +22,7 @@ from rowmill.records import Failure, RawReply
 from rowmill.steps import RowState
 
 MOST_WAITING_ROWS = 1000
+TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer was set to
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Lane:
         self._order = count()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
         self._stopping = False
         feed.subscribe(self.wake)
 
@@ -72,7 +74,8 @@ class Lane:
     async def take(self) -> RowState | None:
         """The next step for a worker, which holds a slot until `release`; None when there is nothing left to do."""
         while True:
-            state = self._admit()
+            now = self._clock.now()
+            state = self._admit(now)
             if state is not None:
                 self.in_flight += 1
                 self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
@@ -82,7 +85,7 @@ class Lane:
             if self._is_over():
                 self._wake_all()
                 return None
-            await self._pause_worker()
+            await self._rest(now)
 
     def release(self) -> None:
         """Gives the slot back."""
@@ -159,9 +162,8 @@ class Lane:
                 waiter.set_result(None)
                 return
 
-    def _admit(self) -> RowState | None:
+    def _admit(self, now: float) -> RowState | None:
         """Invariant: whoever gets a row here counts as in flight until `release`."""
-        now = self._clock.now()
         if self._stopping or self.in_flight >= self.limit or not self.health.may_send(now):
             return None
         if self._heap and self._heap[0][0] <= now:
@@ -191,25 +193,27 @@ class Lane:
             return True
         return self._feed.exhausted and not self._heap and self.in_flight == 0
 
-    async def _pause_worker(self) -> None:
-        self._arm()
+    async def _rest(self, now: float) -> None:
+        """Sleeps until something changes that may let a step go, or until a waiting row is due.
+
+        Invariant: `now` is when nothing could be admitted, so that nothing falls due unseen in between.
+        """
+        due = self._due_at()
+        if due is not None and due > now and (self._timer is None or due < self._rings_at):
+            if self._timer is not None:
+                self._timer.cancel()
+            loop = asyncio.get_running_loop()
+            self._rings_at = due
+            self._timer = loop.call_later(max(due - now, TIMER_TICK_S), self._ring)
         waiter = asyncio.get_running_loop().create_future()
         self._idle.append(waiter)
         await waiter
 
-    def _arm(self) -> None:
-        """Sets the one timer to when a waiting row may go."""
-        now = self._clock.now()
-        due = self.health.until_s if self.health.until_s > now else None
-        if self._heap and due is None and self._heap[0][0] > now:
-            due = self._heap[0][0]
-        if due is None:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= due and not self._timer.cancelled() and self._timer.when() > now:
-                return
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(due, self._ring)
+    def _due_at(self) -> float | None:
+        """When time alone lets a step go: the end of the pause, or the first waiting row's turn."""
+        if not self._heap:
+            return self.health.until_s
+        return max(self.health.until_s, self._heap[0][0])
 
     def _ring(self) -> None:
         self._timer = None
