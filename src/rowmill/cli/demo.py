@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FOLDER = "rowmill-demo"
 FILES = ("reviews.csv", "reviews.yaml")
 SHOWN_ROWS = 12
+TEXT_CHARS = 30
 
 
 def demo(quiet: Quiet = False) -> None:
@@ -84,13 +85,17 @@ def _table(records: Sequence[Mapping[str, Any]]) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("row", "text", "label", "sentiment", "status", "latency"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=52 if name == "text" else None)
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
     for record in records:
         latency = record.get("_latency_s")
         cells = [record.get("_row"), record.get("text"), record.get("label"), record.get("sentiment")]
         cells += [record.get("_status"), "" if latency is None else f"{latency:.2f} s"]
-        table.add_row(*(Text(printable(" ".join(str(cell).split()))) for cell in cells))
+        table.add_row(*(Text(_shortened(printable(" ".join(str(cell).split())))) for cell in cells))
     return table
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def _closing(records: Sequence[Mapping[str, Any]], job_file: str, output: str) -> list[str]:
