@@ -77,7 +77,7 @@ class AnthropicProvider:
         self._model = model
         self._headers = {"content-type": "application/json", "anthropic-version": VERSION, **headers}
         self._schema = schema
-        self._tool = None if schema is None else _tool(schema)
+        self._tool = None if schema is None else _forced_tool(schema)
         self._now = now
         self._encode = msgspec.json.Encoder(decimal_format="number").encode
         self._decoder = msgspec.json.Decoder(_Reply)
@@ -133,7 +133,7 @@ class AnthropicProvider:
         return request.messages, self._tool
 
 
-def _tool(schema: AnswerSchema) -> dict[str, Any] | None:
+def _forced_tool(schema: AnswerSchema) -> dict[str, Any] | None:
     """What makes the model call a tool with the answer, encoded once; None where no tool can take it."""
     if schema.json_schema.get("type") != "object":
         return None
