@@ -11,7 +11,9 @@ from rowmill.answers import compile_schema, read_answer
 from rowmill.errors import FailureKind
 from rowmill.ports import Provider
 from rowmill.providers.anthropic import AnthropicProvider
+from rowmill.providers.credentials import Credentials
 from rowmill.providers.http import HttpProvider, HttpShape
+from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request
 from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
@@ -42,24 +44,31 @@ class TinyServer:
         async def talk() -> Reply | Failure:
             listener = await asyncio.start_server(self.serve, "127.0.0.1", 0)
             port = listener.sockets[0].getsockname()[1]
-            provider = make(PyreqwestTransport(environment={}), f"http://127.0.0.1:{port}")
+            transport = PyreqwestTransport(environment={})
+            provider = make(transport, f"http://127.0.0.1:{port}")
             try:
                 raw = await provider.send(ASKED, 10.0)
                 return provider.read(raw) if isinstance(raw, RawReply) else raw
             finally:
                 await provider.close()
+                await transport.close()
                 listener.close()
 
         return asyncio.run(talk())
 
 
 def anthropic(transport: PyreqwestTransport, url: str) -> Provider:
-    return AnthropicProvider(transport, f"{url}/v1", "claude-haiku", {"x-api-key": "sk-ant"}, SCHEMA)
+    endpoint = resolve("anthropic/claude-haiku", f"{url}/v1")
+    return AnthropicProvider(
+        transport, endpoint, Credentials(endpoint, environment={"ANTHROPIC_API_KEY": "sk-ant-secret"}), SCHEMA
+    )
 
 
 def homemade(transport: PyreqwestTransport, url: str) -> Provider:
+    endpoint = resolve("http/m", f"{url}/generate")
+    credentials = Credentials(endpoint, headers={"x-team": "$TEAM"}, environment={"TEAM": "team-of-tests"})
     shape = HttpShape({"prompt": "{{ user }}", "n": "{{ params.max_tokens }}"}, answer="result.text")
-    return HttpProvider(transport, f"{url}/generate", "m", {"x-team": "t"}, shape=shape)
+    return HttpProvider(transport, endpoint, credentials, shape=shape)
 
 
 def test_a_typed_answer_comes_through_the_messages_api() -> None:
@@ -76,7 +85,7 @@ def test_a_typed_answer_comes_through_the_messages_api() -> None:
     assert read_answer(reply, SCHEMA) == Answer({"sentiment": "negative"})
     assert (reply.usage.input_tokens, reply.usage.cached_input_tokens) == (40, 10)
     assert server.head.startswith("post /v1/messages http/1.1")
-    assert "x-api-key: sk-ant" in server.head
+    assert "x-api-key: sk-ant-secret" in server.head
     assert "anthropic-version: 2023-06-01" in server.head
     assert (server.body["system"], server.body["max_tokens"]) == ("Label.", 32)
 
@@ -95,4 +104,4 @@ def test_a_server_of_its_own_kind_is_asked_in_its_own_way() -> None:
     assert reply.text == "negative"
     assert server.body == {"prompt": "It broke. 馬", "n": 32}
     assert server.head.startswith("post /generate http/1.1")
-    assert "x-team: t" in server.head
+    assert "x-team: team-of-tests" in server.head

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from rowmill.answers import compile_schema, read_answer
+from rowmill.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind
 from rowmill.ports import Transport
-from rowmill.providers.anthropic import DEFAULT_MAX_TOKENS, AnthropicProvider, messages_url
+from rowmill.providers.anthropic import DEFAULT_MAX_TOKENS, AnthropicProvider
+from rowmill.providers.credentials import Credentials
+from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request, Usage
 
 SCHEMA = compile_schema("sentiment: positive|negative")
@@ -66,18 +68,15 @@ def raw(body: object, status: int = 200, headers: Mapping[str, str] | None = Non
     return RawReply(status, headers or {}, json.dumps(body).encode(), 0.5)
 
 
-def provider(schema: object = None, transport: Recorder | None = None) -> AnthropicProvider:
+def provider(schema: AnswerSchema | None = None, transport: Recorder | None = None) -> AnthropicProvider:
+    endpoint = resolve("anthropic/claude-sonnet-4-5")
+    credentials = Credentials(endpoint, environment={"ANTHROPIC_API_KEY": "sk-ant-secret"})
     return AnthropicProvider(
-        transport or Recorder(raw(MESSAGE)),
-        "https://api.anthropic.com/v1",
-        "claude-sonnet-4-5",
-        {"x-api-key": "sk-ant"},
-        schema,  # type: ignore[arg-type]
-        now=lambda: 0.0,
+        transport or Recorder(raw(MESSAGE)), endpoint, credentials, schema, unix_time=lambda: 0.0
     )
 
 
-def body(schema: object = None, **params: object) -> dict[str, Any]:
+def body(schema: AnswerSchema | None = None, **params: object) -> dict[str, Any]:
     found = json.loads(provider(schema).body(Request(ASKED, params)))
     assert isinstance(found, dict)
     return found
@@ -126,7 +125,7 @@ def test_the_key_and_the_version_are_headers() -> None:
     assert headers == {
         "content-type": "application/json",
         "anthropic-version": "2023-06-01",
-        "x-api-key": "sk-ant",
+        "x-api-key": "sk-ant-secret",
     }
     assert timeout_s == 9.0
 
@@ -136,12 +135,20 @@ def test_the_key_and_the_version_are_headers() -> None:
     [
         ("http://h/v1", "http://h/v1/messages"),
         ("http://h/v1/", "http://h/v1/messages"),
+        ("http://h", "http://h/v1/messages"),
         ("http://h/v1/messages", "http://h/v1/messages"),
         ("http://h/v1?api-version=1", "http://h/v1/messages?api-version=1"),
     ],
 )
 def test_the_address_of_the_messages_is_found(base: str, url: str) -> None:
-    assert messages_url(base) == url
+    assert resolve("anthropic/claude-x", base).url == url
+
+
+def test_a_key_that_the_server_echoes_is_taken_out() -> None:
+    transport = Recorder(raw({**MESSAGE, "content": [{"type": "text", "text": "key sk-ant-secret"}]}))
+    sent = asyncio.run(provider(transport=transport).send(Request(ASKED, {}), 9.0))
+    assert isinstance(sent, RawReply)
+    assert b"sk-ant-secret" not in sent.body
 
 
 def test_a_schema_is_asked_for_as_a_tool_that_must_be_called() -> None:
@@ -163,7 +170,7 @@ def test_where_a_tool_cannot_be_forced_the_schema_is_asked_for_in_words(
     found = body(schema, **params)
     assert "tools" not in found
     assert found["system"].startswith("Label.\n\n")
-    assert "JSON Schema" in found["system"]
+    assert "matches this schema" in found["system"]
 
 
 def test_a_text_reply_is_read() -> None:
@@ -255,7 +262,7 @@ def test_what_is_no_message_is_unreadable(body: object) -> None:
     assert failed(body, 200).kind is FailureKind.UNREADABLE
 
 
-def test_closing_closes_the_transport() -> None:
+def test_the_transport_stays_its_owners() -> None:
     transport = Recorder(raw(MESSAGE))
     asyncio.run(provider(transport=transport).close())
-    assert transport.closed
+    assert not transport.closed

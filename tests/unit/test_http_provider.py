@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from rowmill.answers import compile_schema, read_answer
+from rowmill.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind, JobError
+from rowmill.providers.credentials import Credentials
 from rowmill.providers.http import HttpProvider, HttpShape, find, parse_path
+from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request, Usage
 
 ASKED = [Message("system", "Be brief."), Message("user", 'Say "hi" in {braces} and {{ holes }}\n馬')]
@@ -25,23 +28,29 @@ FEW_SHOT = [
 class Silent:
     """A transport that must not be used."""
 
-    async def send(self, *args: object) -> RawReply | Failure:
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
         raise AssertionError
 
     async def close(self) -> None: ...
 
 
-def provider(schema: object = None, **shape: Any) -> HttpProvider:
-    return HttpProvider(Silent(), "http://h/generate", "m", {}, schema, HttpShape(**shape))  # type: ignore[arg-type]
+def provider(schema: AnswerSchema | None = None, **shape: Any) -> HttpProvider:
+    endpoint = resolve("http/m", "http://h/generate")
+    credentials = Credentials(endpoint, environment={})
+    return HttpProvider(Silent(), endpoint, credentials, schema, shape=HttpShape(**shape))
 
 
-def made(shape_body: object, messages: list[Message] = ASKED, schema: object = None, **params: object) -> Any:
+def made(shape_body: object, messages: list[Message] = ASKED, schema: AnswerSchema | None = None, **params: object) -> Any:
     return json.loads(provider(schema, body=shape_body).body(Request(messages, params)))
 
 
 def read(body: object, **shape: Any) -> Reply | Failure:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return provider(**shape).read(RawReply(200, {}, text, 0.1))
+
+
+def test_the_address_stays_as_it_is_given() -> None:
+    assert provider().endpoint.url == "http://h/generate"
 
 
 def test_without_a_template_the_prompt_and_the_parameters_are_sent() -> None:
@@ -74,7 +83,7 @@ def test_examples_become_marked_turns_of_one_text() -> None:
 
 def test_a_schema_is_asked_for_in_words() -> None:
     prompt = made({"p": "{{ prompt }}"}, schema=compile_schema("a: yes|no"))["p"]
-    assert "JSON Schema" in prompt
+    assert "matches this schema" in prompt
     assert '"enum":["yes","no"]' in prompt
 
 

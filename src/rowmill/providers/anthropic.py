@@ -13,12 +13,15 @@ import msgspec
 
 from rowmill import failures
 from rowmill.ports import Transport
-from rowmill.providers.asking import with_schema
+from rowmill.providers.asking import instructed, instruction
+from rowmill.providers.credentials import Credentials, redact
+from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
 from rowmill.schemas import AnswerSchema
 
-VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 4096  # the API needs a limit; this one is stated where the job states none
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 _TOOL = "answer"
 _DESCRIPTION = "Gives the answer."
@@ -58,49 +61,52 @@ class _Reply(msgspec.Struct):
 class AnthropicProvider:
     """One model behind the messages API.
 
-    `headers` hold the key (`x-api-key`); `anthropic-version` is added unless it is there.  A schema whose root
-    is an object is asked for as a tool that the model must call, because every model knows tools; any other one,
-    and one that meets a `thinking` parameter (which forbids forced tools), is asked for in the prompt.
+    A schema whose root is an object is asked for as a tool that the model must call, because every model knows
+    tools; any other one, and one that meets a `thinking` parameter (which forbids forced tools), is asked for in
+    the prompt.  The transport stays its owner's: `close` does not close it.
     """
 
     def __init__(
         self,
         transport: Transport,
-        url: str,
-        model: str,
-        headers: Mapping[str, str],
+        endpoint: ResolvedEndpoint,
+        credentials: Credentials,
         schema: AnswerSchema | None = None,
-        now: Callable[[], float] = time.time,
+        *,
+        unix_time: Callable[[], float] = time.time,
     ) -> None:
+        self.endpoint = endpoint
         self._transport = transport
-        self._url = messages_url(url)
-        self._model = model
-        self._headers = {"content-type": "application/json", "anthropic-version": VERSION, **headers}
-        self._schema = schema
+        self._credentials = credentials
+        self._unix_time = unix_time
+        self._words = None if schema is None else instruction(schema)
         self._tool = None if schema is None else _forced_tool(schema)
-        self._now = now
-        self._encode = msgspec.json.Encoder(decimal_format="number").encode
         self._decoder = msgspec.json.Decoder(_Reply)
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
-        """Sends one request; see `ports.Provider`."""
-        return await self._transport.send(self._url, self._headers, self.body(request), timeout_s)
+        """See `ports.Provider`.  Keys that the server echoes are taken out of the body."""
+        credentials = self._credentials
+        raw = await self._transport.send(self.endpoint.url, credentials.headers, self.body(request), timeout_s)
+        if isinstance(raw, Failure):
+            return raw
+        clean = redact(raw.body, credentials.secrets)
+        return raw if clean is raw.body else raw._replace(body=clean)
 
     def body(self, request: Request) -> bytes:
         """The request's body; `params` go in as they are."""
         messages, asked = self._asked(request)
         system = "\n\n".join(message.content for message in messages if message.role == "system")
-        body: dict[str, object] = {"model": self._model, "max_tokens": DEFAULT_MAX_TOKENS}
+        body: dict[str, object] = {"model": self.endpoint.model, "max_tokens": DEFAULT_MAX_TOKENS}
         if system:
             body["system"] = system
         body["messages"] = [
             {"role": message.role, "content": message.content} for message in messages if message.role != "system"
         ]
-        return self._encode({**body, **asked, **request.params})
+        return _encode({**body, **asked, **request.params})
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """Reads a raw reply; pure but for the clock that dates in headers are held against."""
-        failure = failures.classify(raw.status, raw.headers, raw.body, now=self._now())
+        failure = failures.classify(raw.status, raw.headers, raw.body, now=self._unix_time())
         if failure is not None:
             return failure
         try:
@@ -120,35 +126,31 @@ class AnthropicProvider:
             request_id=raw.headers.get("request-id") or read.id,
         )
 
-    async def close(self) -> None:
-        """Closes the transport."""
-        await self._transport.close()
+    def reload_credentials(self) -> bool:
+        """Reads the key again; True when it changed.  Raises JobError when it is gone."""
+        return self._credentials.reload()
 
-    def _asked(self, request: Request) -> tuple[Sequence[Message], dict[str, Any]]:
+    async def close(self) -> None:
+        """Nothing to close: the transport is its owner's."""
+
+    def _asked(self, request: Request) -> tuple[Sequence[Message], Mapping[str, object]]:
         """The messages and what is added to the body, so that the answer fits the schema."""
-        if self._schema is None or "tools" in request.params:
+        if self._words is None or "tools" in request.params:
             return request.messages, {}
         if self._tool is None or "thinking" in request.params:
-            return with_schema(request.messages, self._schema), {}
+            return instructed(request.messages, self._words), {}
         return request.messages, self._tool
 
 
-def _forced_tool(schema: AnswerSchema) -> dict[str, Any] | None:
+def _forced_tool(schema: AnswerSchema) -> Mapping[str, object] | None:
     """What makes the model call a tool with the answer, encoded once; None where no tool can take it."""
     if schema.json_schema.get("type") != "object":
         return None
     tool = {"name": _TOOL, "description": _DESCRIPTION, "input_schema": schema.json_schema}
     return {
-        "tools": msgspec.Raw(msgspec.json.encode([tool])),
-        "tool_choice": msgspec.Raw(msgspec.json.encode({"type": "tool", "name": _TOOL})),
+        "tools": msgspec.Raw(_encode([tool])),
+        "tool_choice": msgspec.Raw(_encode({"type": "tool", "name": _TOOL})),
     }
-
-
-def messages_url(url: str) -> str:
-    """The address of the messages: `url` may be the base, with or without `/messages`; a query stays."""
-    base, mark, query = url.partition("?")
-    base = base.rstrip("/")
-    return (base if base.endswith("/messages") else f"{base}/messages") + mark + query
 
 
 def _text(blocks: Sequence[_Block]) -> str | None:

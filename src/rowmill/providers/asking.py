@@ -10,10 +10,13 @@ from rowmill.records import Message
 from rowmill.schemas import AnswerSchema
 
 
-def with_schema(messages: Sequence[Message], schema: AnswerSchema) -> Sequence[Message]:
-    """The messages with the schema in the system message, which is added where there is none."""
-    text = msgspec.json.encode(schema.json_schema).decode()
-    words = f"Answer with JSON only, no other words, matching this JSON Schema: {text}"
+def instruction(schema: AnswerSchema) -> str:
+    """The words that ask for an answer that fits a schema."""
+    return f"Answer with JSON that matches this schema: {msgspec.json.encode(schema.json_schema).decode()}"
+
+
+def instructed(messages: Sequence[Message], words: str) -> Sequence[Message]:
+    """The messages with the words at the end of the first system message, or as one of its own."""
     if messages and messages[0].role == "system":
         return [Message("system", f"{messages[0].content}\n\n{words}"), *messages[1:]]
     return [Message("system", words), *messages]

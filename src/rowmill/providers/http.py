@@ -17,12 +17,16 @@ from rowmill import failures
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import Transport
 from rowmill.prompts import TemplateFault, compile_prompt
-from rowmill.providers.asking import with_schema
+from rowmill.providers.asking import instructed, instruction
+from rowmill.providers.credentials import Credentials, redact
+from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
 from rowmill.schemas import AnswerSchema
 
 NAMES = ("prompt", "system", "user", "messages", "model", "params")
 DEFAULT_BODY: Mapping[str, object] = {"prompt": "{{ prompt }}"}
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 _WHOLE = re.compile(r"\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}")
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[\"([^\"]+)\"\]")
@@ -52,60 +56,65 @@ class HttpShape:
 class HttpProvider:
     """One server of its own kind.  Raises JobError for a body or a path that is not valid.
 
-    A schema is asked for in words.  The reply's statuses and error bodies count as everywhere.
+    A schema is asked for in words.  The reply's statuses and error bodies count as everywhere.  The transport
+    stays its owner's: `close` does not close it.
     """
 
     def __init__(
         self,
         transport: Transport,
-        url: str,
-        model: str,
-        headers: Mapping[str, str],
+        endpoint: ResolvedEndpoint,
+        credentials: Credentials,
         schema: AnswerSchema | None = None,
+        *,
         shape: HttpShape | None = None,
+        unix_time: Callable[[], float] = time.time,
     ) -> None:
-        shape = shape or HttpShape()
+        self.endpoint = endpoint
         self._transport = transport
-        self._url = url
-        self._model = model
-        self._headers = {"content-type": "application/json", **headers}
-        self._schema = schema
-        self._shape = shape
-        self._make = _maker(shape.body, "body")
-        self._adds_params = not _uses_params(shape.body)
+        self._credentials = credentials
+        self._unix_time = unix_time
+        self._shape = shape or HttpShape()
+        self._words = None if schema is None else instruction(schema)
+        self._make = _maker(self._shape.body, "body")
+        self._adds_params = not _uses_params(self._shape.body)
         self._paths = {
-            name: parse_path(getattr(shape, name), name)
+            name: parse_path(getattr(self._shape, name), name)
             for name in ("answer", "reasoning", "finish", "input_tokens", "output_tokens")
         }
-        self._encode = msgspec.json.Encoder(decimal_format="number").encode
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
-        """Sends one request; see `ports.Provider`.  A body that cannot be rendered is a TEMPLATE failure."""
+        """See `ports.Provider`.  A body that cannot be rendered for this row is a TEMPLATE failure."""
         try:
             body = self.body(request)
         except TemplateFault as fault:
             return Failure(FailureKind.TEMPLATE, f"the endpoint's body: {fault}")
-        return await self._transport.send(self._url, self._headers, body, timeout_s)
+        credentials = self._credentials
+        raw = await self._transport.send(self.endpoint.url, credentials.headers, body, timeout_s)
+        if isinstance(raw, Failure):
+            return raw
+        clean = redact(raw.body, credentials.secrets)
+        return raw if clean is raw.body else raw._replace(body=clean)
 
     def body(self, request: Request) -> bytes:
         """The request's body."""
-        messages = request.messages if self._schema is None else with_schema(request.messages, self._schema)
+        messages = request.messages if self._words is None else instructed(request.messages, self._words)
         values = {
             "prompt": as_one_text(messages),
             "system": "\n\n".join(message.content for message in messages if message.role == "system"),
             "user": next((message.content for message in reversed(messages) if message.role == "user"), ""),
             "messages": [{"role": message.role, "content": message.content} for message in messages],
-            "model": self._model,
+            "model": self.endpoint.model,
             "params": request.params,
         }
         body = self._make(values)
         if self._adds_params and isinstance(body, dict):
             body = {**body, **request.params}
-        return self._encode(body)
+        return _encode(body)
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """Reads a raw reply; pure but for the clock that dates in headers are held against."""
-        failure = failures.classify(raw.status, raw.headers, raw.body, now=time.time())
+        failure = failures.classify(raw.status, raw.headers, raw.body, now=self._unix_time())
         if failure is not None:
             return failure
         try:
@@ -126,9 +135,12 @@ class HttpProvider:
             request_id=raw.headers.get("x-request-id"),
         )
 
+    def reload_credentials(self) -> bool:
+        """Reads the key again; True when it changed.  Raises JobError when it is gone."""
+        return self._credentials.reload()
+
     async def close(self) -> None:
-        """Closes the transport."""
-        await self._transport.close()
+        """Nothing to close: the transport is its owner's."""
 
     def _at(self, read: Any, name: str) -> tuple[Any, bool]:
         path = self._paths[name]
