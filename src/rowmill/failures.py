@@ -96,21 +96,15 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: float
         if fault is None:
             return None
         inner = fault.status or _status_named(fault)
-        return _failure(
-            inner, fault, headers, body, now, f"HTTP {status} with error {fault.status or ''}".strip()
-        )
+        return _failure(inner, fault, headers, body, now, f"HTTP {status} with error {fault.status or ''}".strip())
     fault = _read_fault(body)
     if 300 <= status < 400:
         place = headers.get("location", "").partition("?")[0]
-        return _bad_request(
-            status, f"HTTP {status} redirects to {place or 'nowhere'}; give that address in --url"
-        )
+        return _bad_request(status, f"HTTP {status} redirects to {place or 'nowhere'}; give that address in --url")
     return _failure(status, fault, headers, body, now, f"HTTP {status}")
 
 
-def _failure(
-    status: int, fault: _Fault, headers: Mapping[str, str], body: bytes, now: float, seen: str
-) -> Failure:
+def _failure(status: int, fault: _Fault, headers: Mapping[str, str], body: bytes, now: float, seen: str) -> Failure:
     kind = _kind(status, fault, headers, now)
     throttled = kind is FailureKind.THROTTLED
     words = f"{seen} {fault.code}" if fault.code and fault.code != str(status) else seen
@@ -221,9 +215,7 @@ def _fault_inside(body: bytes) -> _Fault | None:
 def _fault_from(read: dict[str, Any]) -> _Fault:
     error = read.get("error")
     inner: dict[str, Any] = error if isinstance(error, dict) else read
-    message = (
-        error if isinstance(error, str) else inner.get("message") or inner.get("detail") or inner.get("msg")
-    )
+    message = error if isinstance(error, str) else inner.get("message") or inner.get("detail") or inner.get("msg")
     if isinstance(message, dict):
         message = message.get("detail") or message.get("message") or message
     deeper = inner.get("innererror") or inner.get("inner_error")

@@ -25,9 +25,7 @@ _TYPES = {
     "bool": "boolean",
 }
 _NAMED = "string, number, integer, boolean, list[...], {name: type} or choices such as yes|no"
-_SCHEMA_WORDS = frozenset(
-    {"$schema", "$ref", "$defs", "properties", "anyOf", "oneOf", "allOf", "enum", "items"}
-)
+_SCHEMA_WORDS = frozenset({"$schema", "$ref", "$defs", "properties", "anyOf", "oneOf", "allOf", "enum", "items"})
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _FAULT_CHARS = 300
@@ -122,9 +120,7 @@ def _fields(text: str, place: str) -> dict[str, Any]:
             raise JobError(f"{place}: the field {name!r} is named twice")
         found[name] = kind.strip()
     if not found:
-        raise JobError(
-            f"{place}: no fields; write for example `sentiment: positive|negative, confidence: number`"
-        )
+        raise JobError(f"{place}: no fields; write for example `sentiment: positive|negative, confidence: number`")
     return found
 
 
@@ -165,9 +161,7 @@ def _typed(kind: Any, place: str) -> dict[str, Any]:
     if isinstance(kind, list) and kind and all(isinstance(choice, str | int | float) for choice in kind):
         return {"enum": list(kind)}
     if not isinstance(kind, str):
-        raise JobError(
-            f"{place}: {kind!r} is not a type; types are {_NAMED}, in quotes where YAML reads otherwise"
-        )
+        raise JobError(f"{place}: {kind!r} is not a type; types are {_NAMED}, in quotes where YAML reads otherwise")
     text = kind.strip()
     if text.endswith("?"):
         return _nullable(_typed(text[:-1], place))
@@ -278,9 +272,7 @@ def _objects(schema: Any) -> Iterator[Mapping[str, Any]]:
 def _is_closed(schema: Mapping[str, Any]) -> bool:
     required = schema.get("required")
     names = set(schema.get("properties", {}))
-    return (
-        schema.get("additionalProperties") is False and isinstance(required, list) and set(required) >= names
-    )
+    return schema.get("additionalProperties") is False and isinstance(required, list) and set(required) >= names
 
 
 def _exact(value: Any, kind: str) -> Any:

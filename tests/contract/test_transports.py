@@ -20,7 +20,7 @@ from rowmill.transport import pyreqwest_
 from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
 MAKERS: dict[str, Callable[..., PyreqwestTransport]] = {"pyreqwest": PyreqwestTransport}
@@ -90,7 +90,9 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(answer: Callable[[Talk], Awaitable[None]], tls: ssl.SSLContext | None = None):
+async def serving(
+    answer: Callable[[Talk], Awaitable[None]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Server]:
     server = Server(answer)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
@@ -264,9 +266,7 @@ def test_a_dripping_reply_does_not_outlive_the_deadline(make: Callable[..., Pyre
     ],
     ids=["announced", "chunked", "packed"],
 )
-def test_a_reply_above_the_cap_is_not_read(
-    make: Callable[..., PyreqwestTransport], pieces: list[bytes]
-) -> None:
+def test_a_reply_above_the_cap_is_not_read(make: Callable[..., PyreqwestTransport], pieces: list[bytes]) -> None:
     found = one(make, replies(*pieces), max_reply_bytes=1000)
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.UNREADABLE
@@ -432,9 +432,7 @@ def test_many_requests_at_once_each_get_their_own_reply(make: Callable[..., Pyre
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
             body = await reader.readexactly(length)
-            writer.write(
-                b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % length + body
-            )
+            writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % length + body)
             await writer.drain()
             writer.close()
 
@@ -492,7 +490,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSL
     path, key = folder / "cert.pem", folder / "key.pem"
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
-        "-subj /CN=localhost -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+        "-subj /CN=localhost -addext basicConstraints=critical,CA:FALSE "
+        "-addext subjectAltName=DNS:localhost,IP:127.0.0.1"
     )
     subprocess.run([*command.split(), "-keyout", key, "-out", path], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -572,14 +571,12 @@ def test_a_bad_ca_file_is_refused_before_anything_is_sent(
 # --- pyreqwest alone ---------------------------------------------------------------------------------------
 
 
-def every_kind(base: type[Exception]) -> Iterator[type[Exception]]:
+def every_kind(base: type[exceptions.PyreqwestError]) -> Iterator[type[exceptions.PyreqwestError]]:
     yield base
     for kind in base.__subclasses__():
         yield from every_kind(kind)
 
 
-@pytest.mark.parametrize(
-    "kind", sorted(set(every_kind(exceptions.PyreqwestError)), key=lambda kind: kind.__name__)
-)
-def test_every_exception_of_pyreqwest_is_mapped(kind: type[Exception]) -> None:
+@pytest.mark.parametrize("kind", sorted(set(every_kind(exceptions.PyreqwestError)), key=str))
+def test_every_exception_of_pyreqwest_is_mapped(kind: type[exceptions.PyreqwestError]) -> None:
     assert kind in pyreqwest_._MAP

@@ -14,7 +14,7 @@ import pytest
 from rowmill.simulator import Behaviour, Outage, Simulator
 
 
-def post(simulator: Simulator, text: str, timeout_s: float = 10.0, key: str = "") -> tuple[int, dict, bytes]:
+def post(simulator: Simulator, text: str, timeout_s: float = 10.0, key: str = "") -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection(simulator.root.removeprefix("http://"), timeout=timeout_s)
     try:
         body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text}]})
@@ -26,7 +26,7 @@ def post(simulator: Simulator, text: str, timeout_s: float = 10.0, key: str = ""
 
 
 def content(body: bytes) -> str:
-    return msgspec.json.decode(body)["choices"][0]["message"]["content"]
+    return str(msgspec.json.decode(body)["choices"][0]["message"]["content"])
 
 
 def test_a_row_gets_its_own_token_back() -> None:

@@ -101,9 +101,7 @@ def test_a_404_that_names_the_model_is_a_missing_model(body: object) -> None:
     assert "check the model's name" in found.message
 
 
-@pytest.mark.parametrize(
-    "body", [{"detail": "Not Found"}, b"404 page not found", b"<h1>no model here: not found</h1>"]
-)
+@pytest.mark.parametrize("body", [{"detail": "Not Found"}, b"404 page not found", b"<h1>no model here: not found</h1>"])
 def test_a_404_without_the_model_is_a_wrong_address(body: object) -> None:
     found = failure(404, body)
     assert found.kind is FailureKind.BAD_REQUEST

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from rowmill.errors import JobError
-from rowmill.schemas import compile_schema
+from rowmill.schemas import AnswerSchema, compile_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def value(schema: AnswerSchema, text: str) -> Mapping[str, Any]:
+    read = schema.read(text)
+    assert not isinstance(read, str), read
+    return read
+
+
+def fault(schema: AnswerSchema, text: str) -> str:
+    read = schema.read(text)
+    assert isinstance(read, str), read
+    return read
 
 
 def test_shorthand_in_a_line_becomes_a_closed_object() -> None:
@@ -31,7 +48,7 @@ def test_shorthand_in_a_line_becomes_a_closed_object() -> None:
         '{"sentiment": "positive|negative", "confidence": "number"}',
     ],
 )
-def test_all_spellings_of_shorthand_mean_the_same(spec: object) -> None:
+def test_all_spellings_of_shorthand_mean_the_same(spec: Mapping[str, Any] | str) -> None:
     line = compile_schema("sentiment: positive|negative, confidence: number")
     assert compile_schema(spec).json_schema == line.json_schema
 
@@ -68,8 +85,7 @@ def test_every_shorthand_type_is_known(kind: str, part: object, column: str) -> 
 def test_mappings_nest_in_a_line_and_in_yaml() -> None:
     line = compile_schema("who: {name: string, tags: list[a|b]}, n: integer")
     assert (
-        line.json_schema
-        == compile_schema({"who": {"name": "string", "tags": "list[a|b]"}, "n": "integer"}).json_schema
+        line.json_schema == compile_schema({"who": {"name": "string", "tags": "list[a|b]"}, "n": "integer"}).json_schema
     )
     assert line.columns == (("who", "json"), ("n", "integer"))
 
@@ -99,7 +115,7 @@ def test_an_optional_field_may_be_marked_at_its_name() -> None:
         ({"$ref": "#/nowhere"}, "answer.schema"),
     ],
 )
-def test_a_broken_schema_is_refused_with_its_place(spec: object, words: str) -> None:
+def test_a_broken_schema_is_refused_with_its_place(spec: Mapping[str, Any] | str, words: str) -> None:
     with pytest.raises(JobError, match=words):
         compile_schema(spec)
 
@@ -131,8 +147,8 @@ def test_a_field_that_may_be_missing_reads_as_null() -> None:
 
 
 def test_extra_keys_are_as_the_schema_says() -> None:
-    assert compile_schema(REFERENCED).read('{"mood": "bad", "more": 1}')["mood"] == "bad"
-    assert isinstance(compile_schema("mood: good|bad").read('{"mood": "bad", "more": 1}'), str)
+    assert value(compile_schema(REFERENCED), '{"mood": "bad", "more": 1}')["mood"] == "bad"
+    assert "more" in fault(compile_schema("mood: good|bad"), '{"mood": "bad", "more": 1}')
 
 
 def test_a_schema_whose_root_is_no_object_has_one_column() -> None:
@@ -154,15 +170,13 @@ def test_a_schema_whose_root_is_no_object_has_one_column() -> None:
     ],
 )
 def test_faults_name_their_place(text: str, place: str) -> None:
-    fault = compile_schema("sentiment: positive|negative, confidence: number").read(text)
-    assert isinstance(fault, str)
-    assert fault.startswith(place)
-    assert len(fault) <= 300
+    found = fault(compile_schema("sentiment: positive|negative, confidence: number"), text)
+    assert found.startswith(place)
+    assert len(found) <= 300
 
 
 def test_a_whole_float_fits_an_integer_column() -> None:
-    value = compile_schema("n: integer").read('{"n": 3.0}')
-    assert isinstance(value["n"], int)
+    assert isinstance(value(compile_schema("n: integer"), '{"n": 3.0}')["n"], int)
 
 
 def test_large_integers_stay_exact() -> None:
@@ -173,5 +187,5 @@ def test_formats_are_held_to() -> None:
     schema = compile_schema(
         {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}, "required": ["day"]}
     )
-    assert schema.read('{"day": "2024-02-30"}').startswith("$.day")
+    assert fault(schema, '{"day": "2024-02-30"}').startswith("$.day")
     assert schema.read('{"day": "2024-02-28"}') == {"day": "2024-02-28"}

@@ -8,28 +8,25 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from rowmill.simulator.behaviour import Behaviour, Latency, plan, read_ask
+from rowmill.simulator.behaviour import Ask, Behaviour, Latency, plan, read_ask
 from rowmill.simulator.counters import Counters
 from rowmill.simulator.quotas import Quotas, Window
 from rowmill.simulator.replies import body_of, fitting
 from rowmill.simulator.script import Fault, Step, as_script
 
 
-def ask(text: str, **more: object):
-    return read_ask(
-        msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text}], **more})
-    )
+def ask(text: str, **more: object) -> Ask:
+    return read_ask(msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text}], **more}))
 
 
 def test_a_script_is_followed_and_then_used_up() -> None:
     script = as_script("503, 429 retry-after=3 code=slow_down, ok")
-    assert [script.at(n) and script.at(n).status for n in range(4)] == [503, 429, 200, None]
-    assert script.at(1).retry_after == "3"
-    assert script.at(1).code == "slow_down"
+    slow_down = Step(Fault.ERROR, 429, code="slow_down", retry_after="3")
+    assert [script.at(n) for n in range(4)] == [Step(Fault.ERROR, 503), slow_down, Step(), None]
 
 
 def test_dots_repeat_the_last_step_for_ever() -> None:
-    assert as_script("ok, hang...").at(99).fault is Fault.HANG
+    assert as_script("ok, hang...").at(99) == Step(Fault.HANG)
 
 
 def test_a_bad_step_is_named() -> None:

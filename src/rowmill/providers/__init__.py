@@ -1,1 +1,10 @@
-"""Providers."""
+"""Owns the dialects of APIs: a request into bytes, a raw reply into a reply; must not know lanes or retries."""
+
+from collections.abc import Mapping
+
+TABLE: Mapping[str, str] = {
+    "openai": "rowmill.providers.openai:OpenAIProvider",
+    "anthropic": "rowmill.providers.anthropic:AnthropicProvider",
+    "http": "rowmill.providers.http:HttpProvider",
+    "local": "rowmill.providers.local:LocalProvider",
+}

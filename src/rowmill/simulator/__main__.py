@@ -29,18 +29,12 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--window-s", type=float, default=60.0, help="the sliding window of the limits")
     parser.add_argument("--dialect", default="openai", choices=["openai", "anthropic", "groq", "none"])
-    parser.add_argument(
-        "--retry-after", default="seconds", choices=["seconds", "fraction", "ms", "date", "none"]
-    )
+    parser.add_argument("--retry-after", default="seconds", choices=["seconds", "fraction", "ms", "date", "none"])
     parser.add_argument("--fail", type=_share, default=0.0, help="share of requests that fail: 0.02 or 2%%")
     parser.add_argument("--fail-status", default="500")
-    parser.add_argument(
-        "--fault", action="append", default=[], metavar="STEP:SHARE", help="for example hang:1%%"
-    )
+    parser.add_argument("--fault", action="append", default=[], metavar="STEP:SHARE", help="for example hang:1%%")
     parser.add_argument("--outage", action="append", default=[], metavar="START:END[:STEP]", help="seconds")
-    parser.add_argument(
-        "--script", action="append", default=[], metavar="TOKEN:STEPS", help="row-17:503,503,ok"
-    )
+    parser.add_argument("--script", action="append", default=[], metavar="TOKEN:STEPS", help="row-17:503,503,ok")
     parser.add_argument("--answer", default="{token}")
     parser.add_argument("--output-tokens", type=int, default=8)
     parser.add_argument("--cached-share", type=_share, default=0.0)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from rowmill.simulator.protocol import Connection
 
-_JSON = "content-type: application/json\r\n"
 _LIMITS = ("rpm", "tpm", "input_tpm", "output_tpm", "window_s", "dialect", "retry_after")
 # These take a slot for their latency; errors are answered at once, before any work is done.
 _WITHOUT_SLOT = frozenset({Fault.ERROR, Fault.RESET})
@@ -96,9 +95,7 @@ class ServerDesk:
         elif exchange in self._queue:
             self._queue.remove(exchange)
 
-    def received(
-        self, connection: Connection, method: str, path: str, authorization: str, body: bytes
-    ) -> None:
+    def received(self, connection: Connection, method: str, path: str, authorization: str, body: bytes) -> None:
         if path.endswith("/chat/completions") and method == "POST":
             self._take(connection, authorization, body)
         else:
@@ -222,9 +219,7 @@ class ServerDesk:
                 return 400, "application/json", msgspec.json.encode({"error": {"message": str(fault)}})
             return 200, "application/json", b"{}"
         if path == "/metrics":
-            gauges = (
-                f"vllm:num_requests_running {self._serving}\nvllm:num_requests_waiting {len(self._queue)}\n"
-            )
+            gauges = f"vllm:num_requests_running {self._serving}\nvllm:num_requests_waiting {len(self._queue)}\n"
             return 200, "text/plain; version=0.0.4", gauges.encode()
         if path == "/health":
             return 200, "application/json", b'{"status":"ok"}'

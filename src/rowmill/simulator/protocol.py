@@ -31,9 +31,7 @@ class Desk(Protocol):
 
     def opened(self, connection: Connection) -> None: ...
 
-    def received(
-        self, connection: Connection, method: str, path: str, authorization: str, body: bytes
-    ) -> None: ...
+    def received(self, connection: Connection, method: str, path: str, authorization: str, body: bytes) -> None: ...
 
     def closed(self, connection: Connection) -> None: ...
 
@@ -106,9 +104,7 @@ class Connection(asyncio.Protocol):
         size = -(-len(content) // _DRIPS)
         loop = asyncio.get_running_loop()
         self._timers = [
-            loop.call_later(
-                over_s * (n + 1) / _DRIPS, self.transport.write, content[n * size : (n + 1) * size]
-            )
+            loop.call_later(over_s * (n + 1) / _DRIPS, self.transport.write, content[n * size : (n + 1) * size])
             for n in range(_DRIPS)
         ]
 

@@ -60,9 +60,7 @@ class Quotas:
             "input-tokens": behaviour.input_tpm,
             "output-tokens": behaviour.output_tpm,
         }
-        self._windows = {
-            name: Window(per_min, behaviour.window_s) for name, per_min in limits.items() if per_min
-        }
+        self._windows = {name: Window(per_min, behaviour.window_s) for name, per_min in limits.items() if per_min}
         self._behaviour = behaviour
 
     def __bool__(self) -> bool:
@@ -95,9 +93,7 @@ class Quotas:
         if dialect == "none":
             return ""
         lines = _anthropic_lines if dialect == "anthropic" else _openai_lines
-        text = "".join(
-            line for name, window in self._windows.items() for line in lines(name, window, now_s, unix_s)
-        )
+        text = "".join(line for name, window in self._windows.items() for line in lines(name, window, now_s, unix_s))
         # Groq's request headers speak of a day, only its token headers of a minute.
         if dialect == "groq":
             text = text.replace("limit-requests: ", "limit-requests: 1440")

@@ -91,9 +91,7 @@ class PyreqwestTransport:
         self._places: dict[str, _Place] = {}
         self._answered: set[str] = set()
 
-    async def send(
-        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-    ) -> RawReply | Failure:
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
         """See `ports.Transport`."""
         place = self._places.get(url) or self._remember_place(url)
         started_s = perf_counter()

@@ -1,0 +1,217 @@
+"""Chat completions: a request into a body, a raw reply into a reply; must not know HTTP faults or retries."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rowmill.failures import classify, unreadable
+from rowmill.providers.credentials import Credentials, redact
+from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rowmill.ports import Transport
+    from rowmill.providers.presets import ResolvedEndpoint
+    from rowmill.schemas import AnswerSchema
+
+_encode = msgspec.json.encode
+
+
+class OpenAIProvider:
+    """Chat completions of one model at one endpoint.
+
+    With a schema a JSON answer is asked for in the way the endpoint supports.  The transport stays its owner's:
+    `close` does not close it.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        endpoint: ResolvedEndpoint,
+        credentials: Credentials,
+        schema: AnswerSchema | None = None,
+        *,
+        unix_time: Callable[[], float] = time.time,
+    ) -> None:
+        self.endpoint = endpoint
+        self._transport = transport
+        self._credentials = credentials
+        self._unix_time = unix_time
+        self._format, self._instruction = _answer_format(endpoint.structured, schema)
+        self._head = b'{"model":' + _encode(endpoint.model) + b',"messages":'
+        self._tail = b""
+        self._tail_params: Mapping[str, object] | None = None
+
+    async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+        """See `ports.Provider`.  Keys that the server echoes are taken out of the body."""
+        credentials = self._credentials
+        raw = await self._transport.send(self.endpoint.url, credentials.headers, self.body(request), timeout_s)
+        if isinstance(raw, Failure):
+            return raw
+        clean = redact(raw.body, credentials.secrets)
+        return raw if clean is raw.body else raw._replace(body=clean)
+
+    def body(self, request: Request) -> bytes:
+        """The bytes that are sent for a request."""
+        if request.params is not self._tail_params:
+            self._tail = self._encode_tail(request.params)
+            self._tail_params = request.params
+        messages = request.messages if self._instruction is None else _instructed(request.messages, self._instruction)
+        turns = [{"role": role, "content": content} for role, content in messages]
+        return self._head + _encode(turns) + self._tail
+
+    def read(self, raw: RawReply) -> Reply | Failure:
+        """See `ports.Provider`."""
+        failure = classify(raw.status, raw.headers, raw.body, now=self._unix_time())
+        return failure if failure is not None else read_completion(raw)
+
+    def reload_credentials(self) -> bool:
+        """Reads the key again; True when it changed.  Raises JobError when it is gone."""
+        return self._credentials.reload()
+
+    async def close(self) -> None:
+        """Nothing to close: the transport is its owner's."""
+
+    def _encode_tail(self, params: Mapping[str, object]) -> bytes:
+        fields = {name: value for name, value in params.items() if name not in ("model", "messages")}
+        if self._format is not None:
+            fields.setdefault("response_format", self._format)
+        if not fields:
+            return b"}"
+        return b"," + _encode(fields)[1:]
+
+
+def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[str, object] | None, str | None]:
+    """(response_format, words for the system message), None where not needed."""
+    if schema is None:
+        return None, None
+    if structured == "json_schema":
+        named = {"name": "answer", "strict": schema.strict, "schema": schema.json_schema}
+        return {"type": "json_schema", "json_schema": named}, None
+    words = f"Answer with JSON that matches this schema: {_encode(schema.json_schema).decode()}"
+    is_object = schema.json_schema.get("type") == "object"
+    return ({"type": "json_object"} if structured == "json_object" and is_object else None), words
+
+
+def _instructed(messages: Sequence[Message], instruction: str) -> Sequence[Message]:
+    """The messages with the instruction at the end of the first system message, or as one of its own."""
+    if messages and messages[0].role == "system":
+        first = Message("system", f"{messages[0].content}\n\n{instruction}")
+        return [first, *messages[1:]]
+    return [Message("system", instruction), *messages]
+
+
+# --- replies -----------------------------------------------------------------------------------------------
+
+# Only what is needed is decoded; fields of which servers disagree about the type are taken as they come.
+
+
+class _Message(msgspec.Struct):
+    content: str | list[Any] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message | None = None
+    finish_reason: Any = None
+
+
+class _Chat(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    model: Any = None
+    id: Any = None
+
+
+_CHATS = msgspec.json.Decoder(_Chat)
+
+
+def read_completion(raw: RawReply) -> Reply | Failure:
+    """Reads the body of a successful reply; whatever is no completion is UNREADABLE."""
+    try:
+        chat = _CHATS.decode(raw.body)
+    except (ValueError, RecursionError) as fault:
+        return unreadable(_why_unreadable(raw, fault), raw.body, raw.status)
+    message = chat.choices[0].message if chat.choices else None
+    if chat.choices is None or message is None:
+        return unreadable(
+            "the reply has no choices" if not chat.choices else "its choice is empty", raw.body, raw.status
+        )
+    choice = chat.choices[0]
+    text, thought = message.content, None
+    if isinstance(text, list):
+        text, thought = _joined(text)
+    return Reply(
+        text=text,
+        finish_reason=_text(choice.finish_reason),
+        reasoning=_text(message.reasoning_content) or _text(message.reasoning) or thought,
+        refusal=_text(message.refusal),
+        usage=_usage(chat.usage),
+        model=_text(chat.model),
+        request_id=raw.headers.get("x-request-id") or _text(chat.id),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _joined(parts: Sequence[Any]) -> tuple[str | None, str | None]:
+    """Text and thought of a content that is a list of parts."""
+    texts, thoughts = [], []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            text = part.get("text")
+            if isinstance(text, str):
+                texts.append(text)
+            elif part.get("type") == "thinking":
+                thinking = part.get("thinking")
+                thoughts.append(_joined(thinking)[0] or "" if isinstance(thinking, list) else str(thinking or ""))
+    return ("".join(texts) if texts else None), ("".join(thoughts) or None)
+
+
+def _usage(read: Any) -> Usage:
+    if not isinstance(read, dict):
+        return NO_USAGE
+    of_input = read.get("prompt_tokens_details")
+    of_output = read.get("completion_tokens_details")
+    of_input = of_input if isinstance(of_input, dict) else {}
+    of_output = of_output if isinstance(of_output, dict) else {}
+    cached = of_input.get("cached_tokens", read.get("prompt_cache_hit_tokens", read.get("cached_tokens")))
+    return Usage(
+        _count(read.get("prompt_tokens")),
+        _count(read.get("completion_tokens")),
+        _count(cached),
+        _count(of_input.get("cache_write_tokens")),
+        _count(of_output.get("reasoning_tokens")),
+    )
+
+
+def _count(value: object) -> int | None:
+    """A number of tokens; None for anything that cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 <= value < 1e12 else None
+
+
+def _why_unreadable(raw: RawReply, fault: Exception) -> str:
+    start = raw.body[:512].lstrip().lower()
+    if not start:
+        return "the reply is empty"
+    if start.startswith((b"<!doctype", b"<html")) or "html" in raw.headers.get("content-type", ""):
+        return "the reply is HTML, not JSON; check --url if this goes on"
+    if start.startswith((b"data:", b"event:", b": ")):
+        return "the reply is a stream; leave out the parameter `stream`"
+    try:
+        raw.body.decode("utf-8")
+    except UnicodeDecodeError:
+        return "the reply is not UTF-8"
+    return f"the reply is no chat completion: {fault}"
