@@ -71,9 +71,7 @@ def raw(body: object, status: int = 200, headers: Mapping[str, str] | None = Non
 def provider(schema: AnswerSchema | None = None, transport: Recorder | None = None) -> AnthropicProvider:
     endpoint = resolve("anthropic/claude-sonnet-4-5")
     credentials = Credentials(endpoint, environment={"ANTHROPIC_API_KEY": "sk-ant-secret"})
-    return AnthropicProvider(
-        transport or Recorder(raw(MESSAGE)), endpoint, credentials, schema, unix_time=lambda: 0.0
-    )
+    return AnthropicProvider(transport or Recorder(raw(MESSAGE)), endpoint, credentials, schema, unix_time=lambda: 0.0)
 
 
 def body(schema: AnswerSchema | None = None, **params: object) -> dict[str, Any]:
@@ -165,7 +163,7 @@ def test_a_schema_is_asked_for_as_a_tool_that_must_be_called() -> None:
     ],
 )
 def test_where_a_tool_cannot_be_forced_the_schema_is_asked_for_in_words(
-    schema: object, params: dict[str, object]
+    schema: AnswerSchema, params: dict[str, object]
 ) -> None:
     found = body(schema, **params)
     assert "tools" not in found

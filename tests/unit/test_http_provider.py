@@ -40,8 +40,8 @@ def provider(schema: AnswerSchema | None = None, **shape: Any) -> HttpProvider:
     return HttpProvider(Silent(), endpoint, credentials, schema, shape=HttpShape(**shape))
 
 
-def made(shape_body: object, messages: list[Message] = ASKED, schema: AnswerSchema | None = None, **params: object) -> Any:
-    return json.loads(provider(schema, body=shape_body).body(Request(messages, params)))
+def made(shape: object, messages: list[Message] = ASKED, schema: AnswerSchema | None = None, **params: object) -> Any:
+    return json.loads(provider(schema, body=shape).body(Request(messages, params)))
 
 
 def read(body: object, **shape: Any) -> Reply | Failure:

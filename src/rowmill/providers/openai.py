@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rowmill.failures import classify, unreadable
+from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials, redact
-from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
+from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -60,7 +61,7 @@ class OpenAIProvider:
         if request.params is not self._tail_params:
             self._tail = self._encode_tail(request.params)
             self._tail_params = request.params
-        messages = request.messages if self._instruction is None else _instructed(request.messages, self._instruction)
+        messages = request.messages if self._instruction is None else instructed(request.messages, self._instruction)
         turns = [{"role": role, "content": content} for role, content in messages]
         return self._head + _encode(turns) + self._tail
 
@@ -92,17 +93,8 @@ def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[s
     if structured == "json_schema":
         named = {"name": "answer", "strict": schema.strict, "schema": schema.json_schema}
         return {"type": "json_schema", "json_schema": named}, None
-    words = f"Answer with JSON that matches this schema: {_encode(schema.json_schema).decode()}"
     is_object = schema.json_schema.get("type") == "object"
-    return ({"type": "json_object"} if structured == "json_object" and is_object else None), words
-
-
-def _instructed(messages: Sequence[Message], instruction: str) -> Sequence[Message]:
-    """The messages with the instruction at the end of the first system message, or as one of its own."""
-    if messages and messages[0].role == "system":
-        first = Message("system", f"{messages[0].content}\n\n{instruction}")
-        return [first, *messages[1:]]
-    return [Message("system", instruction), *messages]
+    return ({"type": "json_object"} if structured == "json_object" and is_object else None), instruction(schema)
 
 
 # --- replies -----------------------------------------------------------------------------------------------
