@@ -14,7 +14,8 @@ import msgspec
 from rowmill import failures
 from rowmill.ports import Transport
 from rowmill.providers.asking import instructed, instruction
-from rowmill.providers.credentials import Credentials, redact
+from rowmill.providers.credentials import Credentials
+from rowmill.providers.post import Post
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
 from rowmill.schemas import AnswerSchema
@@ -76,21 +77,15 @@ class AnthropicProvider:
         unix_time: Callable[[], float] = time.time,
     ) -> None:
         self.endpoint = endpoint
-        self._transport = transport
-        self._credentials = credentials
+        self._post = Post(transport, endpoint, credentials)
         self._unix_time = unix_time
         self._words = None if schema is None else instruction(schema)
         self._tool = None if schema is None else _forced_tool(schema)
         self._decoder = msgspec.json.Decoder(_Reply)
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
-        """See `ports.Provider`.  Keys that the server echoes are taken out of the body."""
-        credentials = self._credentials
-        raw = await self._transport.send(self.endpoint.url, credentials.headers, self.body(request), timeout_s)
-        if isinstance(raw, Failure):
-            return raw
-        clean = redact(raw.body, credentials.secrets)
-        return raw if clean is raw.body else raw._replace(body=clean)
+        """See `ports.Provider`."""
+        return await self._post.send(self.body(request), timeout_s)
 
     def body(self, request: Request) -> bytes:
         """The request's body; `params` go in as they are."""
@@ -128,7 +123,7 @@ class AnthropicProvider:
 
     def reload_credentials(self) -> bool:
         """Reads the key again; True when it changed.  Raises JobError when it is gone."""
-        return self._credentials.reload()
+        return self._post.credentials.reload()
 
     async def close(self) -> None:
         """Nothing to close: the transport is its owner's."""

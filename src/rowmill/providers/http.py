@@ -18,7 +18,8 @@ from rowmill.errors import FailureKind, JobError
 from rowmill.ports import Transport
 from rowmill.prompts import TemplateFault, compile_prompt
 from rowmill.providers.asking import instructed, instruction
-from rowmill.providers.credentials import Credentials, redact
+from rowmill.providers.credentials import Credentials
+from rowmill.providers.post import Post
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
 from rowmill.schemas import AnswerSchema
@@ -71,8 +72,7 @@ class HttpProvider:
         unix_time: Callable[[], float] = time.time,
     ) -> None:
         self.endpoint = endpoint
-        self._transport = transport
-        self._credentials = credentials
+        self._post = Post(transport, endpoint, credentials)
         self._unix_time = unix_time
         self._shape = shape or HttpShape()
         self._words = None if schema is None else instruction(schema)
@@ -89,12 +89,7 @@ class HttpProvider:
             body = self.body(request)
         except TemplateFault as fault:
             return Failure(FailureKind.TEMPLATE, f"the endpoint's body: {fault}")
-        credentials = self._credentials
-        raw = await self._transport.send(self.endpoint.url, credentials.headers, body, timeout_s)
-        if isinstance(raw, Failure):
-            return raw
-        clean = redact(raw.body, credentials.secrets)
-        return raw if clean is raw.body else raw._replace(body=clean)
+        return await self._post.send(body, timeout_s)
 
     def body(self, request: Request) -> bytes:
         """The request's body."""
@@ -137,7 +132,7 @@ class HttpProvider:
 
     def reload_credentials(self) -> bool:
         """Reads the key again; True when it changed.  Raises JobError when it is gone."""
-        return self._credentials.reload()
+        return self._post.credentials.reload()
 
     async def close(self) -> None:
         """Nothing to close: the transport is its owner's."""

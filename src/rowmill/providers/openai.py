@@ -9,7 +9,8 @@ import msgspec
 
 from rowmill.failures import classify, unreadable
 from rowmill.providers.asking import instructed, instruction
-from rowmill.providers.credentials import Credentials, redact
+from rowmill.providers.credentials import Credentials
+from rowmill.providers.post import Post
 from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ class OpenAIProvider:
         unix_time: Callable[[], float] = time.time,
     ) -> None:
         self.endpoint = endpoint
-        self._transport = transport
-        self._credentials = credentials
+        self._post = Post(transport, endpoint, credentials)
         self._unix_time = unix_time
         self._format, self._instruction = _answer_format(endpoint.structured, schema)
         self._head = b'{"model":' + _encode(endpoint.model) + b',"messages":'
@@ -48,13 +48,8 @@ class OpenAIProvider:
         self._tail_params: Mapping[str, object] | None = None
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
-        """See `ports.Provider`.  Keys that the server echoes are taken out of the body."""
-        credentials = self._credentials
-        raw = await self._transport.send(self.endpoint.url, credentials.headers, self.body(request), timeout_s)
-        if isinstance(raw, Failure):
-            return raw
-        clean = redact(raw.body, credentials.secrets)
-        return raw if clean is raw.body else raw._replace(body=clean)
+        """See `ports.Provider`."""
+        return await self._post.send(self.body(request), timeout_s)
 
     def body(self, request: Request) -> bytes:
         """The bytes that are sent for a request."""
@@ -72,7 +67,7 @@ class OpenAIProvider:
 
     def reload_credentials(self) -> bool:
         """Reads the key again; True when it changed.  Raises JobError when it is gone."""
-        return self._credentials.reload()
+        return self._post.credentials.reload()
 
     async def close(self) -> None:
         """Nothing to close: the transport is its owner's."""
