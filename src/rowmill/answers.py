@@ -1,4 +1,4 @@
-"""Reply -> Answer or Failure: reasoning taken apart, fences taken off, the schema held to.
+"""Reply -> Answer or Failure: reasoning taken apart, fences taken off, the schema held to; repair and fallback.
 
 Must not know providers, and must not decide what follows from a failure.
 """
@@ -6,17 +6,29 @@ Must not know providers, and must not decide what follows from a failure.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from rowmill.errors import FailureKind
+import msgspec
+
+from rowmill.errors import FailureKind, JobError
 from rowmill.failures import EXCERPT_CHARS
-from rowmill.records import Answer, Failure, Reply
+from rowmill.records import Answer, Failure, Message, Reply, Status
 from rowmill.schemas import AnswerSchema, compile_schema, is_json_schema
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+__all__ = [
+    "AnswerSchema",
+    "Fallback",
+    "compile_fallback",
+    "compile_schema",
+    "is_json_schema",
+    "read_answer",
+    "repair_messages",
+    "reply_text",
+]
 
-__all__ = ["AnswerSchema", "compile_schema", "is_json_schema", "read_answer"]
+STANDS_IN_FOR = (Status.INVALID, Status.REFUSED, Status.TRUNCATED, Status.FILTERED)
+REPAIR_CHARS = 8000  # of a bad reply that is shown to the model again
 
 _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 _FILTERED = frozenset({"content_filter", "safety", "sensitive", "recitation", "prohibited_content"})
@@ -100,3 +112,55 @@ def _failure(
 ) -> Failure:
     excerpt = (text or "")[:EXCERPT_CHARS]
     return Failure(kind, message, excerpt=excerpt, values=values, reasoning=reasoning)
+
+
+# --- repair and fallback ----------------------------------------------------------------------------------
+
+
+def reply_text(reply: Reply) -> str:
+    """What a reply says besides its reasoning, as a repair shows it to the model."""
+    return _parted(reply, None)[0] or ""
+
+
+def repair_messages(messages: Sequence[Message], bad_reply: str, fault: str) -> Sequence[Message]:
+    """Asks again with the fault shown.
+
+    `messages` are the row's own, never those of an earlier repair: the prompt grows by one bad reply, not by
+    each.
+    """
+    if len(bad_reply) > REPAIR_CHARS:
+        bad_reply = bad_reply[:REPAIR_CHARS] + " [...]"
+    ask = f"That is not a valid answer: {fault}\nReply again with the whole corrected answer and nothing else."
+    return [*messages, Message("assistant", bad_reply), Message("user", ask)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The value that stands in for an answer, as answer columns, and the statuses that it stands in for."""
+
+    values: Mapping[str, object]
+    statuses: frozenset[Status]
+
+
+def compile_fallback(
+    value: object, schema: AnswerSchema | None, stands_in_for: Iterable[str] = (Status.INVALID,)
+) -> Fallback:
+    """Checks a fallback against the schema; raises JobError where it does not fit."""
+    statuses = frozenset(stands_in_for)
+    wrong = sorted(statuses.difference(STANDS_IN_FOR))
+    if wrong:
+        allowed = ", ".join(STANDS_IN_FOR)
+        raise JobError(f"answer.fallback_for: {', '.join(wrong)} is none of {allowed}")
+    return Fallback(_fallback_values(value, schema), frozenset(Status(status) for status in statuses))
+
+
+def _fallback_values(value: object, schema: AnswerSchema | None) -> Mapping[str, object]:
+    if schema is None:
+        text = value.get("answer") if isinstance(value, Mapping) and set(value) == {"answer"} else value
+        if not isinstance(text, str):
+            raise JobError("answer.fallback: must be text, since there is no answer.schema")
+        return {"answer": text}
+    read = schema.read(msgspec.json.encode(value).decode())
+    if isinstance(read, str):
+        raise JobError(f"answer.fallback does not fit answer.schema: {read}")
+    return read

@@ -63,7 +63,7 @@ _MODEL = frozenset(
 )
 _MODEL_WORDS = re.compile(
     r"\bmodel\b.{0,200}(?:not exist|not found|not available|not loaded|unknown)|no endpoints found|"
-    r"(?:unknown|no such) model",
+    r"(?:unknown|no such) model|^model: \S+$",
     re.IGNORECASE | re.DOTALL,
 )
 # A 400 is the row's own fault unless the whole message says this.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rowmill.answers import Fallback
 from rowmill.errors import FailureKind
 from rowmill.records import Answer, Failure, RawReply, Request, Row, Status
 
@@ -38,12 +39,17 @@ ENDS_AS: Mapping[FailureKind, Status] = {
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """How often and for how long a row is tried; see CONTRACT for defaults.  Seconds; `attempts` >= 1."""
+    """How often and for how long a row is tried; see CONTRACT for defaults.  Seconds; `attempts` >= 1.
+
+    `repair` is how often an invalid answer is asked for again; `fallback` what stands in when a row ends badly.
+    """
 
     attempts: int = 4
     backoff_s: float = 1.0
     max_backoff_s: float = 60.0
     row_timeout_s: float = 900.0
+    repair: int = 0
+    fallback: Fallback | None = None
 
 
 class RowState:
@@ -51,9 +57,10 @@ class RowState:
 
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
     throttled).  `busy_s` is the row's own clock: its attempts and its own back-off, not the lane's waits.
-    `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the lane's
-    trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` those at the row's first send;
-    `suspect` says that the row itself was the trouble once.
+    `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the
+    lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
+    `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
+    charged one of `attempts` and gives it back.
     """
 
     __slots__ = (
@@ -66,11 +73,11 @@ class RowState:
         "oks_at_start",
         "oks_before",
         "output_tokens",
+        "repairs",
         "request",
         "requests",
         "row",
         "send_number",
-        "sent_at_s",
         "suspect",
         "unread",
     )
@@ -81,13 +88,13 @@ class RowState:
         self.unread: RawReply | None = row.unread
         self.attempts = 0
         self.requests = 0
+        self.repairs = 0
         self.lane_failures = row.lane_failures
         self.oks_before = 0
         self.oks_at_start = 0
         self.suspect = row.lane_failures > 0
         self.busy_s = 0.0
         self.send_number = 0
-        self.sent_at_s = 0.0
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.latency_s: float | None = None
@@ -96,10 +103,14 @@ class RowState:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Try again once `delay_s` have passed and the lane is open; the row holds no slot meanwhile."""
+    """Try again once `delay_s` have passed and the lane is open; the row holds no slot meanwhile.
+
+    `repair` asks for `answers.repair_messages` instead of the same request, and for one more in `state.repairs`.
+    """
 
     delay_s: float
     why: Failure
+    repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +137,20 @@ def next_step(
     assert isinstance(seen, Failure)
     if not charged:
         return Wait(random() * rules.backoff_s if seen.kind in UNPAUSED else 0.0, seen)
+    if seen.kind is FailureKind.INVALID:
+        if state.repairs < rules.repair and state.busy_s < rules.row_timeout_s:
+            return Wait(0.0, seen, repair=True)
+        return _ended(seen, _unrepaired(state, seen), rules.fallback)
     if not _may_retry(seen):
-        return _ended(seen, seen.message)
-    if state.attempts >= rules.attempts:
-        return _ended(seen, _used_up(state, seen))
-    ceiling_s = min(rules.max_backoff_s, rules.backoff_s * 2.0 ** (state.attempts - 1))
+        return _ended(seen, seen.message, rules.fallback)
+    tries = state.attempts - state.repairs
+    if tries >= rules.attempts:
+        return _ended(seen, _used_up(state, seen), rules.fallback)
+    ceiling_s = min(rules.max_backoff_s, rules.backoff_s * 2.0 ** (tries - 1))
     delay_s = max(random() * ceiling_s, seen.retry_after_s or 0.0)
     if state.busy_s + delay_s >= rules.row_timeout_s:
-        return _ended(seen, f"{seen.message} (row_timeout_s of {rules.row_timeout_s:g} s reached)")
+        error = f"{seen.message} (row_timeout_s of {rules.row_timeout_s:g} s reached)"
+        return _ended(seen, error, rules.fallback)
     return Wait(delay_s, seen)
 
 
@@ -145,8 +162,17 @@ def _used_up(state: RowState, failure: Failure) -> str:
     return failure.message if state.attempts == 1 else f"{failure.message} ({state.attempts} attempts)"
 
 
-def _ended(failure: Failure, error: str) -> Done:
+def _unrepaired(state: RowState, failure: Failure) -> str:
+    if state.repairs == 0:
+        return failure.message
+    times = "a repair" if state.repairs == 1 else f"{state.repairs} repairs"
+    return f"{failure.message} (after {times})"
+
+
+def _ended(failure: Failure, error: str, fallback: Fallback | None) -> Done:
     status = ENDS_AS.get(failure.kind, Status.FAILED)
+    if fallback is not None and status in fallback.statuses:
+        return Done(Status.FALLBACK, fallback.values, f"{status}: {error}", failure.reasoning)
     refusal = None
     if failure.kind is FailureKind.BAD_REQUEST:
         refusal = f"{failure.status_code} {failure.code} {failure.param}"

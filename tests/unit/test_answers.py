@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.answers import AnswerSchema, compile_schema, read_answer
-from rowmill.errors import FailureKind
-from rowmill.records import Answer, Failure, Reply
+from rowmill.answers import (
+    AnswerSchema,
+    compile_fallback,
+    compile_schema,
+    read_answer,
+    repair_messages,
+    reply_text,
+)
+from rowmill.errors import FailureKind, JobError
+from rowmill.records import Answer, Failure, Message, Reply, Status
 
 SCHEMA = compile_schema("a: string")
 
@@ -117,3 +124,62 @@ def test_an_invalid_answer_names_the_place_and_keeps_the_text() -> None:
     assert found.message.startswith("$.a: ")
     assert found.excerpt == '{"a": 1}'
     assert found.values is None
+
+
+ASKED = [Message("system", "Label."), Message("user", "It is fine.")]
+
+
+def test_a_repair_shows_the_bad_reply_and_its_fault() -> None:
+    messages = repair_messages(ASKED, '{"a": 1}', '$.a: 1 is not of type "string"')
+    assert list(messages[:2]) == ASKED
+    assert messages[2] == Message("assistant", '{"a": 1}')
+    assert messages[3].role == "user"
+    assert '$.a: 1 is not of type "string"' in messages[3].content
+
+
+def test_a_second_repair_is_no_longer_than_the_first() -> None:
+    repair_messages(ASKED, "bad", "fault")
+    assert len(repair_messages(ASKED, "worse", "another fault")) == 4
+    assert len(ASKED) == 2
+
+
+def test_of_an_endless_bad_reply_only_the_start_is_shown_again() -> None:
+    shown = repair_messages(ASKED, "x" * 1_000_000, "fault")[2].content
+    assert len(shown) < 10_000
+    assert shown.endswith("[...]")
+
+
+def test_a_repair_does_not_show_the_reasoning() -> None:
+    assert reply_text(Reply('<think>hm</think>{"a": 1}', "stop")) == '{"a": 1}'
+    assert reply_text(Reply(None, "stop")) == ""
+
+
+def test_a_fallback_becomes_columns_in_the_schemas_order() -> None:
+    schema = compile_schema("a: string, b: integer")
+    fallback = compile_fallback({"b": 0, "a": "none"}, schema)
+    assert list(fallback.values.items()) == [("a", "none"), ("b", 0)]
+    assert fallback.statuses == {Status.INVALID}
+
+
+def test_a_fallback_without_a_schema_is_text() -> None:
+    assert compile_fallback("none", None, ["refused"]).values == {"answer": "none"}
+    assert compile_fallback({"answer": "none"}, None, ["refused"]).statuses == {Status.REFUSED}
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "words"),
+    [
+        ({"a": 1}, SCHEMA, r"answer.fallback does not fit answer.schema: \$\.a"),
+        ({}, SCHEMA, "answer.fallback does not fit"),
+        ("none", SCHEMA, "answer.fallback does not fit"),
+        ({"b": 1}, None, "answer.fallback: must be text"),
+    ],
+)
+def test_a_fallback_that_does_not_fit_is_refused(value: object, schema: AnswerSchema | None, words: str) -> None:
+    with pytest.raises(JobError, match=words):
+        compile_fallback(value, schema)
+
+
+def test_a_fallback_never_stands_in_for_failed_rows() -> None:
+    with pytest.raises(JobError, match="fallback_for: failed is none of invalid, refused, truncated, filtered"):
+        compile_fallback({"a": "x"}, SCHEMA, ["invalid", "failed"])

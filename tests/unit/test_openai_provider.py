@@ -99,7 +99,7 @@ def test_a_server_without_schemas_gets_it_in_the_system_message() -> None:
 def test_address_key_and_deadline_go_to_the_transport() -> None:
     asked = provider()
     asyncio.run(asked.send(ASK, 7.0))
-    transport = asked._transport
+    transport = asked._post.transport
     assert isinstance(transport, FakeTransport)
     url, headers, _, timeout_s = transport.sent[0]
     assert (url, timeout_s) == ("https://api.openai.com/v1/chat/completions", 7.0)

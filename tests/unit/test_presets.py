@@ -84,9 +84,9 @@ def test_what_cannot_be_resolved_is_refused_with_the_way_out(model: str, url: st
 
 
 ALLOWED = {
-    "auth": {"bearer", "api-key"},
-    "structured": {"json_schema", "json_object", "none"},
-    "dialect": {"openai", "groq", "openrouter", "mistral", "none"},
+    "auth": {"bearer", "api-key", "x-api-key"},
+    "structured": {"json_schema", "json_object", "tool", "none"},
+    "dialect": {"openai", "groq", "openrouter", "mistral", "anthropic", "none"},
     "counts": {"max_tokens", "used"},
     "key": {"required", "optional"},
     "provider": set(TABLE),
@@ -96,7 +96,7 @@ ALLOWED = {
 @pytest.mark.parametrize("name", load_presets())
 def test_every_preset_is_complete_and_uses_known_words(name: str) -> None:
     settings = load_presets()[name]
-    assert set(settings) <= {*ALLOWED, "url", "key_env", "example"}
+    assert set(settings) <= {*ALLOWED, "url", "key_env", "headers", "example"}
     assert all(settings[field] in words for field, words in ALLOWED.items() if field in settings)
     assert resolve(f"{name}/x", settings.get("example")).structured == settings["structured"]
 
@@ -104,6 +104,6 @@ def test_every_preset_is_complete_and_uses_known_words(name: str) -> None:
 def test_the_presets_that_are_promised_are_there() -> None:
     promised = (
         "openai vllm llamafactory ollama sglang groq together deepseek mistral openrouter dashscope moonshot zhipu "
-        "siliconflow gemini azure local"
+        "siliconflow gemini azure anthropic http local"
     )
     assert set(promised.split()) <= set(load_presets())

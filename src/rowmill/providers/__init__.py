@@ -4,5 +4,7 @@ from collections.abc import Mapping
 
 TABLE: Mapping[str, str] = {
     "openai": "rowmill.providers.openai:OpenAIProvider",
+    "anthropic": "rowmill.providers.anthropic:AnthropicProvider",
+    "http": "rowmill.providers.http:HttpProvider",
     "local": "rowmill.providers.local:LocalProvider",
 }

@@ -52,11 +52,12 @@ class Credentials:
         return changed
 
     def _read(self) -> tuple[Mapping[str, str], Sequence[bytes]]:
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", **self._endpoint.headers}
         hidden = []
         key = self._key()
         if key is not None:
-            headers |= {"api-key": key} if self._endpoint.auth == "api-key" else {"authorization": f"Bearer {key}"}
+            auth = self._endpoint.auth
+            headers |= {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
             hidden.append(key)
         for name, value in self._extra.items():
             if value.startswith("$"):

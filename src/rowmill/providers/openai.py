@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rowmill.failures import classify, unreadable
-from rowmill.providers.credentials import Credentials, redact
-from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
+from rowmill.providers.asking import instructed, instruction
+from rowmill.providers.credentials import Credentials
+from rowmill.providers.post import Post
+from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +40,7 @@ class OpenAIProvider:
         unix_time: Callable[[], float] = time.time,
     ) -> None:
         self.endpoint = endpoint
-        self._transport = transport
-        self._credentials = credentials
+        self._post = Post(transport, endpoint, credentials)
         self._unix_time = unix_time
         self._format, self._instruction = _answer_format(endpoint.structured, schema)
         self._head = b'{"model":' + _encode(endpoint.model) + b',"messages":'
@@ -47,20 +48,15 @@ class OpenAIProvider:
         self._tail_params: Mapping[str, object] | None = None
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
-        """See `ports.Provider`.  Keys that the server echoes are taken out of the body."""
-        credentials = self._credentials
-        raw = await self._transport.send(self.endpoint.url, credentials.headers, self.body(request), timeout_s)
-        if isinstance(raw, Failure):
-            return raw
-        clean = redact(raw.body, credentials.secrets)
-        return raw if clean is raw.body else raw._replace(body=clean)
+        """See `ports.Provider`."""
+        return await self._post.send(self.body(request), timeout_s)
 
     def body(self, request: Request) -> bytes:
         """The bytes that are sent for a request."""
         if request.params is not self._tail_params:
             self._tail = self._encode_tail(request.params)
             self._tail_params = request.params
-        messages = request.messages if self._instruction is None else _instructed(request.messages, self._instruction)
+        messages = request.messages if self._instruction is None else instructed(request.messages, self._instruction)
         turns = [{"role": role, "content": content} for role, content in messages]
         return self._head + _encode(turns) + self._tail
 
@@ -71,7 +67,7 @@ class OpenAIProvider:
 
     def reload_credentials(self) -> bool:
         """Reads the key again; True when it changed.  Raises JobError when it is gone."""
-        return self._credentials.reload()
+        return self._post.credentials.reload()
 
     async def close(self) -> None:
         """Nothing to close: the transport is its owner's."""
@@ -92,17 +88,8 @@ def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[s
     if structured == "json_schema":
         named = {"name": "answer", "strict": schema.strict, "schema": schema.json_schema}
         return {"type": "json_schema", "json_schema": named}, None
-    words = f"Answer with JSON that matches this schema: {_encode(schema.json_schema).decode()}"
     is_object = schema.json_schema.get("type") == "object"
-    return ({"type": "json_object"} if structured == "json_object" and is_object else None), words
-
-
-def _instructed(messages: Sequence[Message], instruction: str) -> Sequence[Message]:
-    """The messages with the instruction at the end of the first system message, or as one of its own."""
-    if messages and messages[0].role == "system":
-        first = Message("system", f"{messages[0].content}\n\n{instruction}")
-        return [first, *messages[1:]]
-    return [Message("system", instruction), *messages]
+    return ({"type": "json_object"} if structured == "json_object" and is_object else None), instruction(schema)
 
 
 # --- replies -----------------------------------------------------------------------------------------------

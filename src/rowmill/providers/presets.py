@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 class ResolvedEndpoint:
     """One model behind one address.
 
-    `url` is where chat completions are posted (empty for the embedded model).  `key_env` names the variable that
-    may hold a key; without `key_required` it need not.  `auth` is bearer or api-key; `structured` json_schema,
-    json_object or none; `dialect` names the rate-limit headers; `counts` says which tokens of the answer a token
-    limit counts: max_tokens or used.  `provider` is a name in `providers.TABLE`.
+    `url` is where requests are posted (empty for the embedded model).  `key_env` names the variable that may hold
+    a key; without `key_required` it need not.  `auth` is bearer or the name of the header that holds the key;
+    `headers` are sent besides; `structured` is json_schema, json_object, tool or none; `dialect` names the
+    rate-limit headers; `counts` says which tokens of the answer a token limit counts: max_tokens or used.
+    `provider` is a name in `providers.TABLE`.
     """
 
     model: str
@@ -36,6 +37,7 @@ class ResolvedEndpoint:
     structured: str = "json_schema"
     dialect: str = "openai"
     counts: str = "used"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def host(self) -> str:
@@ -70,6 +72,7 @@ def resolve(model: str, url: str | None = None, *, key_env: str | None = None) -
         structured=settings.get("structured", "json_schema"),
         dialect=settings.get("dialect", "openai"),
         counts=settings.get("counts", "used"),
+        headers=settings.get("headers", {}),
     )
 
 
@@ -80,10 +83,14 @@ def load_presets() -> Mapping[str, Mapping[str, Any]]:
 
 def chat_url(url: str) -> str:
     """Where chat completions are posted below a base URL; a bare host means `/v1`, the query is kept."""
+    return _below(url, "/chat/completions")
+
+
+def _below(url: str, ending: str) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    if not path.endswith("/chat/completions"):
-        path = f"{path or '/v1'}/chat/completions"
+    if not path.endswith(ending):
+        path = f"{path or '/v1'}{ending}"
     return urlunsplit(parts._replace(path=path, fragment=""))
 
 
@@ -107,7 +114,10 @@ def _address(preset: str | None, settings: Mapping[str, Any], url: str | None) -
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise JobError(f"--url {base!r} is not an address like http://localhost:8000/v1")
-    return chat_url(base)
+    provider = settings.get("provider")
+    if provider == "http":
+        return base
+    return _below(base, "/messages") if provider == "anthropic" else chat_url(base)
 
 
 def _needs_key(settings: Mapping[str, Any], url: str | None, key_env: str | None) -> bool:
