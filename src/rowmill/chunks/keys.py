@@ -15,11 +15,12 @@ KEY_BYTES = 16
 def row_keys(chunk: Chunk, names: Sequence[str] | None) -> bytes:
     """The rows' keys, 16 bytes each, one after the other.
 
-    A key is a hash of the values of the named columns (None: of the whole row, names included) with their
-    types: 1, 1.0 and "1" differ, and so do a null and a missing column.  The chunk's layout does not matter.
-    A fault is keyed by its raw line.
+    A key is a hash of the named columns (None: of the whole row), names and values with their types: 1, 1.0
+    and "1" differ, and so do a null and a missing column.  The chunk's layout does not matter.  A fault is keyed
+    by its raw line.
     """
     faults = chunk.faults
+    named = b"" if names is None else SORTED_ENCODER.encode(tuple(names))
     encode = SORTED_ENCODER.encode
     keys = []
     for offset, row in enumerate(chunk.values(names)):
@@ -34,6 +35,7 @@ def row_keys(chunk: Chunk, names: Sequence[str] | None) -> bytes:
                 material = encode_sorted(values)
             if names is not None and len(row) != len(names):
                 material += _missing_material(row.keys(), names)
+            material += named
         keys.append(blake2b(material, digest_size=KEY_BYTES).digest())
     return b"".join(keys)
 
