@@ -1,1 +1,1 @@
-"""How much may be sent: rates, token estimates, the adaptive limit, announced limits.  Arithmetic only; time is passed in."""
+"""How much may be sent: rates, token estimates, the adaptive limit, announced limits; pure arithmetic."""

@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 START = 4
+SHORTEST_S = 1e-6
 BATCH = 16  # replies between two looks
 BATCH_PRECISION = 0.09  # standard error of the last replies' mean from which it may raise the alarm
 CUT = 0.75  # after a refusal
@@ -52,7 +53,19 @@ class _Epoch:
     All replies count from then on: leaving out those sent before would leave out the slow ones.
     """
 
-    __slots__ = ("batch", "batch_s", "errors", "from_s", "in_flight", "peak", "replies", "settled", "squares", "sum_s", "unsettled")
+    __slots__ = (
+        "batch",
+        "batch_s",
+        "errors",
+        "from_s",
+        "in_flight",
+        "peak",
+        "replies",
+        "settled",
+        "squares",
+        "sum_s",
+        "unsettled",
+    )
 
     def __init__(self, now: float, unsettled: int) -> None:
         self.from_s = now
@@ -81,7 +94,8 @@ class _Epoch:
 class AdaptiveLimit:
     """The limit of one lane, between `minimum` (>= 1) and `maximum`; O(1) a reply.
 
-    Times are seconds on one clock.  `why` says what moved the limit last.
+    `limit` is what the gate obeys: it rises to `goal` by one a reply, so that requests do not leave in waves, and
+    falls at once.  `why` says what moved the goal last.  Times are seconds on one clock.
     """
 
     def __init__(self, start: int = START, minimum: int = 1, maximum: int = 1024) -> None:
@@ -106,7 +120,7 @@ class AdaptiveLimit:
         self._ceiling_until = 0
 
     def on_success(self, latency_s: float, sent_at: float, in_flight: int, now: float) -> bool:
-        """A reply came; `in_flight` includes it.  True when the limit has moved."""
+        """A reply came; `in_flight` includes it.  True when the goal has moved."""
         epoch = self._epoch
         if self.limit < self.goal:
             self.limit += 1
@@ -117,6 +131,7 @@ class AdaptiveLimit:
         if not epoch.settled:
             epoch.settled = sent_at >= epoch.from_s
             return False
+        latency_s = max(latency_s, SHORTEST_S)
         epoch.replies += 1
         epoch.sum_s += latency_s
         if sent_at >= epoch.from_s:
@@ -133,7 +148,7 @@ class AdaptiveLimit:
         return self.goal != before
 
     def on_throttle(self, sent_at: float, now: float) -> bool:
-        """A refusal came: cut, unless it answers a request sent before the last cut.  True when the limit has moved."""
+        """A refusal came: cut, unless it answers a request sent before the last cut.  True when it did."""
         if sent_at <= self._cut_s:
             return False
         before = self.goal
@@ -146,7 +161,7 @@ class AdaptiveLimit:
         self._move(math.floor(before * CUT), "throttled", now)
         return self.goal != before
 
-    def on_server_error(self, now: float) -> None:
+    def on_server_error(self) -> None:
         """A server error came; many of them stop growth."""
         self._epoch.errors += 1
 
@@ -175,7 +190,7 @@ class AdaptiveLimit:
             self._step_back_from = self.goal
             self._full_s = math.inf
             self._anchor = None
-            self._move(self._knee(level), "saturated", now)
+            self._move(min(self._knee(level), self.goal - 1), "saturated", now)
         elif whole or self._clearly_grows(level, epoch.replies):
             self._end_epoch(level, calm, now)
 
@@ -259,7 +274,7 @@ class AdaptiveLimit:
     def _step_back(self, level: Level, now: float) -> None:
         """Goes to the knee, to see there whether it was a queue or whether answers only take longer."""
         self._anchor = level
-        self._move(self._knee(level), "saturated", now)
+        self._move(min(self._knee(level), self.goal - 1), "saturated", now)
 
     def _judge_step_back(self, above: Level | None, level: Level, now: float) -> None:
         """A first step back may rest on a passing state; only two whole epochs tell a queue from longer answers."""
@@ -357,4 +372,6 @@ def _gain(low: Level, high: Level) -> float:
 
 def _doubt(low: Level, high: Level) -> float:
     """Standard error of the elasticity between two levels."""
+    if high.in_flight <= low.in_flight:
+        return math.inf
     return math.hypot(low.error, high.error) / math.log(high.in_flight / low.in_flight)
