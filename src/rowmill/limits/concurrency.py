@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-START = 4
+START = 8
+FEWEST_REPLIES = 32  # that a level of the start is judged by
 SHORTEST_S = 1e-6
 BATCH = 16  # replies between two looks
 BATCH_PRECISION = 0.09  # standard error of the last replies' mean from which it may raise the alarm
@@ -28,6 +29,7 @@ START_ENDS_BELOW, SATURATED_BELOW = 0.35, 0.15  # growth of throughput by growth
 CLEARLY_GROWS = 0.6
 ERROR_SHARE = 0.05  # server errors in an epoch above which nothing grows
 LEAST_SPREAD = 0.02
+USUAL_STEP = math.log(1.25)
 PRECISION = 0.035  # standard error that an epoch's mean latency should have
 CEILING_SHARE, CEILING_EPOCHS = 0.9, 12  # stay below the limit that was refused for so many epochs
 FIRST_PROBE_EPOCHS, LONGEST_PROBE_EPOCHS = 6, 24
@@ -166,13 +168,12 @@ class AdaptiveLimit:
         self._epoch.errors += 1
 
     def _enough(self, epoch: _Epoch) -> float:
-        """Replies that make an epoch; more for a probe, whose verdict lasts."""
-        spread = epoch.spread()
-        for_precision = min((spread / PRECISION) ** 2, max(8.0 * self.goal, 200.0))
-        return max(24.0, 1.5 * self.goal, for_precision) * (2.0 if self._is_probing() else 1.0)
-
-    def _is_probing(self) -> bool:
-        return self._anchor is not None and not self._starting and not self._step_back_from
+        """Replies that make an epoch: more for a probe, whose verdict lasts, fewer the further apart the levels."""
+        for_precision = min((epoch.spread() / PRECISION) ** 2, max(8.0 * self.goal, 200.0))
+        if self._anchor is not None and not self._starting:
+            apart = math.log(max(self.goal, self._anchor.limit) / min(self.goal, self._anchor.limit))
+            for_precision *= min(2.0, 2.0 * (USUAL_STEP / max(apart, USUAL_STEP)) ** 2)
+        return max(24.0, 1.5 * self.goal, for_precision)
 
     def _look(self, epoch: _Epoch, now: float) -> None:
         """Decides early what is clear early, all else at the epoch's end."""
@@ -184,7 +185,7 @@ class AdaptiveLimit:
             return
         calm = epoch.errors <= ERROR_SHARE * epoch.replies
         if self._starting:
-            if epoch.replies >= self.goal:
+            if epoch.replies >= max(self.goal, FEWEST_REPLIES):
                 self._start_up(level, whole, calm, now)
         elif self._is_overrun(epoch, level) and not self._step_back_from:
             self._step_back_from = self.goal
