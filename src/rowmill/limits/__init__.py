@@ -1,1 +1,1 @@
-"""Limits that a lane keeps: how fast, how many at once, how much money.  Arithmetic only; time is passed in."""
+"""How much may be sent: rates, token estimates, the adaptive limit, announced limits; pure arithmetic."""

@@ -1,0 +1,76 @@
+"""What was reserved in the last window, by quantity, in sixty buckets; time is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+BUCKETS = 60
+KEPT = BUCKETS + 2  # one for the bucket under way, one because requests do not arrive as evenly as they leave
+
+
+class Window:
+    """Sums of several quantities over a sliding window, O(1) amortised.
+
+    Invariant: an amount counts for at least `window_s` and a sixtieth after it was added, and for at most two
+    sixtieths more.
+    """
+
+    __slots__ = ("_buckets", "_newest", "bucket_s", "used")
+
+    def __init__(self, quantities: int, window_s: float) -> None:
+        self.bucket_s = window_s / BUCKETS
+        self.used = [0] * quantities
+        self._buckets = [[0] * quantities for _ in range(KEPT)]
+        self._newest = 0
+
+    def advance(self, now: float) -> None:
+        """Forgets what is too old; call before `used` is read."""
+        bucket = int(now / self.bucket_s)
+        if bucket <= self._newest:
+            return
+        used = self.used
+        for passed in range(max(self._newest, bucket - KEPT) + 1, bucket + 1):
+            old = self._buckets[passed % KEPT]
+            for place, amount in enumerate(old):
+                if amount:
+                    used[place] -= amount
+                    old[place] = 0
+        self._newest = bucket
+
+    def add(self, amounts: Sequence[int]) -> int:
+        """Counts amounts at the moment of the last `advance`; returns the bucket for `correct`."""
+        newest = self._newest
+        sums, used = self._buckets[newest % KEPT], self.used
+        for place, amount in enumerate(amounts):
+            if amount:
+                sums[place] += amount
+                used[place] += amount
+        return newest
+
+    def correct(self, bucket: int, place: int, change: int) -> None:
+        """Changes what was added to a bucket; without effect once that is forgotten."""
+        if bucket > self._newest - KEPT:
+            self._buckets[bucket % KEPT][place] += change
+            self.used[place] += change
+
+    def falls_to_s(self, place: int, amount: float, now: float) -> float:
+        """Seconds until `used` is at most `amount` if nothing is added."""
+        left = self.used[place]
+        for bucket in range(self._newest - KEPT + 1, self._newest + 1):
+            if left <= amount:
+                break
+            left -= self._buckets[bucket % KEPT][place]
+            leaves_s = (bucket + KEPT) * self.bucket_s
+        else:
+            return leaves_s - now
+        return leaves_s - now if left < self.used[place] else 0.0
+
+    def since(self, place: int, at_s: float) -> tuple[int, float]:
+        """What was added at `at_s` or later, and the first moment of it (the present bucket's where nothing was)."""
+        total, first = 0, self._newest
+        for bucket in range(self._newest, max(self._newest - KEPT, int(max(at_s, 0.0) / self.bucket_s) - 1, -1), -1):
+            amount = self._buckets[bucket % KEPT][place]
+            if amount:
+                total += amount
+                first = bucket
+        return total, max(first * self.bucket_s, at_s)
