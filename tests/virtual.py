@@ -136,6 +136,9 @@ class FakeProvider:
     def read(self, raw: RawReply) -> Reply | Failure:
         return Reply(raw.body.decode(), "stop")
 
+    def reload_credentials(self) -> bool:
+        return False
+
     async def close(self) -> None:
         pass
 

@@ -95,6 +95,9 @@ class Provider(Protocol):
     def read(self, raw: RawReply) -> Reply | Failure:
         """Reads a raw reply; pure, so stored replies can be read again."""
 
+    def reload_credentials(self) -> bool:
+        """Reads the key again; true when it has changed.  Raises JobError where it is gone."""
+
     async def close(self) -> None: ...
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rowmill.answers import Fallback
 from rowmill.errors import FailureKind
+from rowmill.limits.rate import Need, Reservation
 from rowmill.records import Answer, Failure, RawReply, Request, Row, Status
 
 RETRIED = frozenset(
@@ -60,24 +61,28 @@ class RowState:
     `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the
     lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
     `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
-    charged one of `attempts` and gives it back.
+    charged one of `attempts` and gives it back.  `held` is what the next send has reserved of the quota, by `need`.
     """
 
     __slots__ = (
         "attempts",
         "busy_s",
+        "held",
         "input_tokens",
         "lane_failures",
         "latency_s",
         "model",
+        "need",
         "oks_at_start",
         "oks_before",
         "output_tokens",
         "repairs",
         "request",
+        "request_bytes",
         "requests",
         "row",
         "send_number",
+        "sent_at_s",
         "suspect",
         "unread",
     )
@@ -95,6 +100,10 @@ class RowState:
         self.suspect = row.lane_failures > 0
         self.busy_s = 0.0
         self.send_number = 0
+        self.sent_at_s = 0.0
+        self.request_bytes = 0
+        self.need: Need | None = None
+        self.held: Reservation | None = None
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         self.latency_s: float | None = None

@@ -3,72 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Sequence
 
 import pytest
-from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
+from tests.trial import Trial, failure
+from tests.virtual import FakeProvider, ok
 
-from rowmill.engine.lane import Lane, LaneConfig
-from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.tally import Before, Tally
-from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
-from rowmill.events import Event, LanePaused
-from rowmill.prompts import compile_prompt
-from rowmill.records import Failure, Fault, Message, RawReply, Row, Status
-from rowmill.steps import RetryRules
-
-
-def failure(kind: FailureKind, **fields: object) -> Failure:
-    return Failure(kind, f"it is {kind}", **fields)  # type: ignore[arg-type]
-
-
-class Trial:
-    """One run over `rows` rows against a provider that answers by `answer`."""
-
-    def __init__(self, rows: int | Sequence[Row], answer: Answering, **options: object) -> None:
-        settings = {"in_flight": 20, "attempts": 4, "latency_s": 0.1, "max_outage_s": 600.0, "empty": "send"}
-        settings.update(options)
-        if isinstance(rows, int):
-            rows = [Row(index, {"text": str(index)}) for index in range(rows)]
-        self.provider = FakeProvider(answer, float(str(settings["latency_s"])))
-        self.store = FakeStore()
-        self.events: list[Event] = []
-        self.settings = settings
-        self.seconds = 0.0
-        self.reason, self.message = run_virtual(lambda: self._go(rows))
-
-    async def _go(self, rows: Sequence[Row]) -> tuple[StopReason, str]:
-        clock = FakeClock()
-        started = clock.now()
-        retry = RetryRules(attempts=int(str(self.settings["attempts"])))
-        rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"]))
-        feed = FakeFeed(rows)
-        tally = Tally(Before(), clock.now, lambda: len(rows))
-        self.run = Run(rules, feed, self.store, clock, tally, [self])  # type: ignore[arg-type]
-        config = LaneConfig(
-            "lane",
-            "model",
-            in_flight=int(str(self.settings["in_flight"])),
-            max_outage_s=float(str(self.settings["max_outage_s"])),
-        )
-        self.run.lanes.append(Lane(config, self.provider, feed, clock, self.run.tell))  # type: ignore[arg-type]
-        duration = self.settings.get("max_duration_s")
-        rate = self.settings.get("max_failure_rate")
-        limits = RunLimits(
-            None if duration is None else float(str(duration)), None if rate is None else float(str(rate))
-        )
-        result = await self.run.execute(limits)
-        self.seconds = clock.now() - started
-        return result
-
-    def tell(self, event: Event) -> None:
-        self.events.append(event)
-
-    @property
-    def statuses(self) -> Counter[str]:
-        return Counter(outcome.status.value for outcome in self.store.outcomes.values())
+from rowmill.events import LanePaused
+from rowmill.records import Failure, Fault, RawReply, Row, Status
 
 
 def test_every_row_gets_its_own_answer_and_the_cap_is_held() -> None:

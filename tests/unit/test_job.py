@@ -62,7 +62,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (made.timeout_s, made.connect_timeout_s, made.row_timeout_s) == (120, 10, 900)
     assert (made.max_duration_s, made.max_outage_s) == (None, 600)
     assert (made.empty, made.meta_prefix, made.answer_prefix) == ("send", "_", "")
-    assert made.endpoints[0].limit == 20
+    assert made.endpoints[0].pinned is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ time_out_s: 3
         ("budget_usd: 3", "budget_usd: `budget_usd` is not built yet in this version"),
         ("answer: {schema: {a: string}, repair: 1}", "`repair` is not built yet"),
         ("dedupe: true", "`dedupe` is not built yet"),
-        ("rpm: 3", "`rpm` is not built yet"),
+        ("take: 3", "`take` is not built yet"),
         ("temperature: 0", "did you mean params.temperature?"),
         ("max_retries: 3", "did you mean retry.attempts?"),
         ("zzz: 3", "unknown key; known are answer"),
@@ -208,7 +208,7 @@ def test_options_override_the_file_and_keep_their_own_paths(tmp_path: Path) -> N
 def test_a_model_given_over_a_file_does_not_inherit_its_address(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL + "    url: http://localhost:1/v1\n    in_flight: 3\n")
     [endpoint] = load_job(path, {"model": ["openai/x"]}).endpoints
-    assert (endpoint.model, endpoint.url, endpoint.limit) == ("openai/x", None, 3)
+    assert (endpoint.model, endpoint.url, endpoint.pinned) == ("openai/x", None, 3)
 
 
 def test_an_address_given_over_a_file_keeps_its_model(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_a_stored_job_takes_overrides() -> None:
     stored = job(answer="a: string", url="http://h/v1", in_flight=3, temperature=0.0)
     made = apply_overrides(stored, {"max_tokens": 9, "in_flight": 5})
     assert made.params == {"temperature": 0, "max_tokens": 9}
-    assert (made.endpoints[0].url, made.endpoints[0].limit) == ("http://h/v1", 5)
+    assert (made.endpoints[0].url, made.endpoints[0].pinned) == ("http://h/v1", 5)
     assert made.answer == stored.answer
 
 

@@ -101,7 +101,14 @@ class AskOptions:
     ] = None
     in_flight: Annotated[
         str | None,
-        _option("--in-flight", metavar="N|auto", help="Requests in flight (auto: 20).", panel=WHOM),
+        _option(
+            "--in-flight", metavar="N|auto", help="Requests in flight (auto: what the server can take).", panel=WHOM
+        ),
+    ] = None
+    rpm: Annotated[float | None, _option("--rpm", metavar="N", help="Requests a minute.", panel=WHOM)] = None
+    tpm: Annotated[float | None, _option("--tpm", metavar="N", help="Tokens a minute.", panel=WHOM)] = None
+    headroom: Annotated[
+        float | None, _option("--headroom", metavar="R", help="Share of these limits to use (0.95).", panel=WHOM)
     ] = None
     max_tokens: Annotated[
         int | None, _option("--max-tokens", metavar="N", help="Longest reply in tokens.", panel=ASK)

@@ -13,25 +13,31 @@ from dataclasses import dataclass
 from itertools import count
 
 from rowmill.engine.feed import Feed
+from rowmill.engine.gate import RateGate
 from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
 from rowmill.engine.opening import ALIKE_ROWS
 from rowmill.engine.tally import LaneTally
-from rowmill.events import Event, LaneParked, LanePaused, LaneResumed
+from rowmill.errors import FailureKind, JobError
+from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
+from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
 from rowmill.steps import RowState
 
 MOST_WAITING_ROWS = 1000
+OK = 200
+RENEWABLE = frozenset({FailureKind.CREDENTIALS, FailureKind.FORBIDDEN})
 TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer was set to
 
 
 @dataclass(frozen=True, slots=True)
 class LaneConfig:
-    """What a lane is told.  `in_flight` is the concurrency limit (>= 1); times are in seconds."""
+    """What a lane is told.  `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`."""
 
     name: str
     model: str
-    in_flight: int = 20
+    in_flight: int | None = None
+    most_in_flight: int = 1024
     timeout_s: float = 120.0
     max_outage_s: float = 600.0
 
@@ -46,11 +52,19 @@ class Lane:
         feed: Feed,
         clock: Clock,
         tell: Callable[[Event], None],
+        gate: RateGate,
     ) -> None:
         self.config = config
         self.provider = provider
-        self.limit = config.in_flight
+        self.gate = gate
+        self.limit = config.in_flight or 0
+        self._adaptive: AdaptiveLimit | None = None
+        if config.in_flight is None:
+            self._adaptive = AdaptiveLimit(maximum=config.most_in_flight)
+            self.limit = self._adaptive.limit
+        self.grown: Callable[[], None] = lambda: None
         self.in_flight = 0
+        self.sending = 0
         self.rows_on_trial = 0
         self.peak_in_flight = 0
         self.tally = LaneTally()
@@ -64,6 +78,7 @@ class Lane:
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
         self._stopping = False
+        self._has_renewed = False
         feed.subscribe(self.wake)
 
     @property
@@ -78,7 +93,6 @@ class Lane:
             state = self._admit(now)
             if state is not None:
                 self.in_flight += 1
-                self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
                 if self._idle:
                     self.wake()
                 return state
@@ -97,19 +111,28 @@ class Lane:
         """Lets a row wait for `delay_s` without holding a slot."""
         heapq.heappush(self._heap, (self._clock.now() + delay_s, next(self._order), state))
 
+    async def may_send(self, state: RowState) -> bool:
+        """Waits for the lane's rates; false where the lane meanwhile must not send: the step goes back."""
+        return await self.gate.reserve(state, self._is_open)
+
     async def send(self, state: RowState, timeout_s: float) -> RawReply | Failure:
         """Sends a row's request; every send is counted and numbered."""
         assert state.request is not None
         self.health.sent(state)
         self.tally.requests += 1
-        answered = False
+        self.sending += 1
+        self.peak_in_flight = max(self.peak_in_flight, self.sending)
+        state.sent_at_s = self._clock.now()
+        raw: RawReply | Failure | None = None
         try:
             raw = await self.provider.send(state.request, timeout_s)
-            answered = True
             return raw
         finally:
-            if not answered:
+            if isinstance(raw, RawReply):
+                self._heard(state, raw)
+            elif raw is None:
                 self.health.abandoned(state)
+            self.sending -= 1
 
     def succeeded(self, state: RowState) -> None:
         """A valid answer came."""
@@ -122,6 +145,10 @@ class Lane:
     def judge(self, state: RowState, failure: Failure) -> Verdict:
         """Counts a failure and decides whether it is the row's or the lane's."""
         was_probing = self.health.probing
+        self._settle(state, failure)
+        if failure.kind in RENEWABLE and self._renewed():
+            self.health.abandoned(state)
+            return Verdict(charged=False)
         verdict = self.health.failed(state, failure, self._clock.now(), alone=self.is_alone())
         self.tally.failed(failure.kind)
         self.health.check_outage(self._clock.now())
@@ -129,10 +156,58 @@ class Lane:
             self._tell(LaneParked(self.config.name, self.health.parked_why))
             self._wake_all()
         elif verdict.pause_s is not None:
+            self.gate.disturb()
             self._tell(LanePaused(self.config.name, verdict.pause_s, self.health.why or failure.message))
         elif was_probing and not self.health.probing:
             self._resumed()
         return verdict
+
+    def _settle(self, state: RowState, failure: Failure) -> None:
+        """Tells quota and limit of a failure; a reply with usage has settled before."""
+        kind = failure.kind
+        if kind is FailureKind.THROTTLED:
+            self.gate.refused(state)
+        elif kind is FailureKind.UNREACHABLE:
+            self.gate.unsent(state)
+        else:
+            self.gate.kept(state)
+        if self._adaptive is None:
+            return
+        if kind is FailureKind.THROTTLED and self._adaptive.on_throttle(state.sent_at_s, self._clock.now()):
+            self._moved()
+        elif kind in SERVER_FAULTS:
+            self._adaptive.on_server_error()
+
+    def _heard(self, state: RowState, raw: RawReply) -> None:
+        self.gate.heard(raw.headers)
+        adaptive = self._adaptive
+        if adaptive is not None and raw.status == OK:
+            moved = adaptive.on_success(raw.latency_s, state.sent_at_s, self.sending, self._clock.now())
+            if moved or adaptive.limit != self.limit:
+                self._moved(announce=moved)
+
+    def _moved(self, *, announce: bool = True) -> None:
+        assert self._adaptive is not None
+        rises = self._adaptive.limit > self.limit
+        self.limit = self._adaptive.limit
+        if announce:
+            self._tell(LimitChanged(self.config.name, self._adaptive.goal, self._adaptive.why))
+        if rises:
+            self.grown()
+            self.wake()
+
+    def _renewed(self) -> bool:
+        """Whether the key, read again once, is another one by now."""
+        if self._has_renewed:
+            return False
+        self._has_renewed = True
+        try:
+            return self.provider.reload_credentials()
+        except JobError:
+            return False
+
+    def _is_open(self) -> bool:
+        return not self._stopping and self.health.may_send(self._clock.now())
 
     def must_hold(self, state: RowState, failure: Failure) -> bool:
         """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
@@ -147,6 +222,7 @@ class Lane:
     def stop(self) -> None:
         """Admits nothing any more; what is in flight goes on."""
         self._stopping = True
+        self.gate.disturb()
         self._wake_all()
 
     def put_on_trial(self, rows: int) -> None:

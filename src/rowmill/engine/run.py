@@ -6,8 +6,10 @@ It must not know what a row is made of, nor where anything is stored.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rowmill.engine.feed import Feed
 from rowmill.engine.lane import Lane
@@ -55,6 +57,9 @@ class Run:
         self._limits = RunLimits()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: set[asyncio.Task[None]] = set()
+        self._staffed: Counter[Lane] = Counter()
+        self._idle = asyncio.Event()
+        self._error: BaseException | None = None
         self._reason: StopReason | None = None
         self._message = ""
         self._deadline: asyncio.TimerHandle | None = None
@@ -100,23 +105,32 @@ class Run:
 
     async def _supervise(self) -> None:
         self._feed.start()
+        self._idle.clear()
         for lane in self.lanes:
-            for _ in range(lane.limit):
-                self._workers.add(asyncio.ensure_future(work(lane, self._desk)))
-        error: BaseException | None = None
-        running: set[asyncio.Task[None]] = set(self._workers)
-        while running:
-            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
-            for task in ended:
-                if not task.cancelled() and task.exception() is not None:
-                    error = error or task.exception()
-            if error is not None:
-                self._stop_lanes()
-        if isinstance(error, StoreFullError):
-            self._stop(StopReason.DISK_FULL, str(error))
-        elif error is not None:
-            raise error
+            lane.grown = partial(self._staff, lane)
+            self._staff(lane)
+        await self._idle.wait()
+        if isinstance(self._error, StoreFullError):
+            self._stop(StopReason.DISK_FULL, str(self._error))
+        elif self._error is not None:
+            raise self._error
         self._release_held()
+
+    def _staff(self, lane: Lane) -> None:
+        """Starts workers up to the lane's limit; where it has fallen, those there are wait for their turn."""
+        for _ in range(lane.limit - self._staffed[lane]):
+            worker = asyncio.ensure_future(work(lane, self._desk))
+            self._workers.add(worker)
+            worker.add_done_callback(self._worker_ended)
+        self._staffed[lane] = max(lane.limit, self._staffed[lane])
+
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not worker.cancelled() and worker.exception() is not None:
+            self._error = self._error or worker.exception()
+            self._stop_lanes()
+        if not self._workers:
+            self._idle.set()
 
     def _ending(self) -> tuple[StopReason, str]:
         if self._reason is not None:
@@ -131,8 +145,7 @@ class Run:
 
     def _stop(self, reason: StopReason, message: str) -> None:
         if self._reason in SIGNALS and reason in SIGNALS:
-            for worker in self._workers:
-                worker.cancel()
+            self._cut_off()
             return
         if self._reason is None:
             self._reason, self._message = reason, message
@@ -141,7 +154,7 @@ class Run:
             self._loop.call_later(DRAIN_S, self._cut_off)
 
     def _cut_off(self) -> None:
-        for worker in self._workers:
+        for worker in list(self._workers):
             worker.cancel()
 
     def _stop_lanes(self) -> None:
@@ -188,5 +201,5 @@ class Run:
 
 def _view(lane: Lane) -> LaneView:
     health = lane.health
-    why = health.parked_why if health.parked is not None else health.why
-    return LaneView(lane.config.name, lane.in_flight, lane.limit, lane.waiting, why, lane.tally)
+    why = health.parked_why if health.parked is not None else health.why or lane.gate.why()
+    return LaneView(lane.config.name, lane.sending, lane.limit, lane.waiting, why, lane.tally)

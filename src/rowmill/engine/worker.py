@@ -20,6 +20,7 @@ from rowmill.steps import Done, RetryRules, RowState, Wait, next_step
 
 EXCERPT_BYTES = 2000
 UNREAD = "unread"
+BLOCKED = Failure(FailureKind.THROTTLED, "the lane was paused while the row waited for its rates")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -71,6 +72,8 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done:
         early = _prepare(state, rules)
         if early is not None:
             return early
+    if unread is None and not await lane.may_send(state):
+        return Wait(0.0, BLOCKED)
     sent_at = desk.clock.wall()
     raw = unread if unread is not None else await _send(lane, desk, state)
     seen, reply = _read(lane, desk, state, raw, sent_at if unread is None else None)
@@ -138,6 +141,7 @@ def _read(
 def _count_usage(lane: Lane, state: RowState, reply: Reply) -> None:
     usage = reply.usage
     state.model = reply.model
+    lane.gate.used(state, usage)
     if usage is NO_USAGE:
         return
     lane.tally.used(usage)

@@ -22,11 +22,10 @@ from rowmill.job import checks
 from rowmill.job.checks import between
 from rowmill.records import Message
 
-DEFAULT_IN_FLIGHT = 20  # what `auto` means until the adaptive limit is built
-
 Count = Annotated[int, between(1, 1_000_000_000)]
 Seconds = Annotated[float, between(0.001, 30 * 86_400.0)]
 Pause = Annotated[float, between(0.0, 86_400.0)]
+PerMinute = Annotated[float, between(1.0, 1e12)]
 Text = Annotated[str, AfterValidator(checks.not_blank)]
 Template = Annotated[str, AfterValidator(checks.template)]
 Params = Annotated[dict[str, JsonValue], AfterValidator(checks.params)]
@@ -82,12 +81,17 @@ class EndpointSpec(_Part):
     ca_file: Text | None = None
     headers: Annotated[dict[str, str], BeforeValidator(checks.headers)] = {}
     in_flight: Annotated[int | Literal["auto"], BeforeValidator(checks.in_flight)] = "auto"
+    rpm: PerMinute | None = None
+    tpm: PerMinute | None = None
+    input_tpm: PerMinute | None = None
+    output_tpm: PerMinute | None = None
+    headroom: Annotated[float, between(0.01, 1.0)] = 0.95
     params: Params = {}
 
     @property
-    def limit(self) -> int:
-        """How many requests may be in flight at once."""
-        return DEFAULT_IN_FLIGHT if self.in_flight == "auto" else self.in_flight
+    def pinned(self) -> int | None:
+        """How many requests may be in flight at once; None where the limit adapts itself."""
+        return None if self.in_flight == "auto" else self.in_flight
 
     @model_validator(mode="after")
     def _one_key(self) -> Self:

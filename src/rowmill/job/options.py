@@ -12,7 +12,8 @@ from typing import Any
 from rowmill.errors import JobError
 from rowmill.job.document import Document, Path
 
-ENDPOINT = ("model", "url", "key_env", "key_file", "ca_file", "headers", "in_flight")
+LIMITS = ("in_flight", "rpm", "tpm", "input_tpm", "output_tpm", "headroom")
+ENDPOINT = ("model", "url", "key_env", "key_file", "ca_file", "headers", *LIMITS)
 RETRY = ("attempts", "backoff_s", "max_backoff_s")
 PARAMS = ("max_tokens", "temperature")
 SPELLINGS: Mapping[str, str] = {"headers": "--header", "param": "--param", "source": "SOURCE"}
@@ -125,7 +126,7 @@ def _over_endpoints(below: Any, above: list[dict[str, Any]]) -> Any:
     if not isinstance(below, list) or not all(isinstance(endpoint, dict) for endpoint in below) or not below:
         return above
     if "model" in above[0]:
-        kept = {key: below[0][key] for key in ("in_flight",) if key in below[0]}
+        kept = {key: below[0][key] for key in LIMITS if key in below[0]}
         return [{**kept, **endpoint} for endpoint in above]
     return [{**endpoint, **above[0]} for endpoint in below]
 

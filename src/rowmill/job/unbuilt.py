@@ -11,14 +11,11 @@ KEYS: Mapping[str, frozenset[str]] = {
     "answer": frozenset({"expect", "fallback", "fallback_for", "repair"}),
     "endpoints": frozenset(
         {
-            "headroom",
             "parse",
             "pin",
             "price",
             "prompt",
             "quota",
-            "rpm",
-            "tpm",
             "take",
             "weight",
             "when",
@@ -33,13 +30,10 @@ OPTIONS = frozenset(
         "--dedupe",
         "--expect",
         "--fallback",
-        "--headroom",
         "--pilot",
         "--query",
         "--repair",
-        "--rpm",
         "--table",
-        "--tpm",
         "--yes",
         "-y",
     }

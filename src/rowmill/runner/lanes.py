@@ -7,10 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from rowmill.answers import AnswerSchema
+from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
-from rowmill.ports import Provider
+from rowmill.limits.rate import Limits, RateLimiter
+from rowmill.limits.tokens import TokenEstimate
+from rowmill.ports import Clock, Provider
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 
@@ -35,13 +38,19 @@ class Endpoint:
     def address(self) -> str:
         return self.resolved.host
 
-    @property
-    def in_flight(self) -> int:
-        return self.spec.limit
-
-    def lane_config(self, job: Job) -> LaneConfig:
+    def lane_config(self, job: Job, most_in_flight: int) -> LaneConfig:
         """What the engine is told."""
-        return LaneConfig(self.name, self.resolved.model, self.in_flight, job.timeout_s, job.max_outage_s)
+        return LaneConfig(
+            self.name, self.resolved.model, self.spec.pinned, most_in_flight, job.timeout_s, job.max_outage_s
+        )
+
+    def gate(self, clock: Clock) -> RateGate:
+        """The way into the endpoint's quota."""
+        spec = self.spec
+        stated = Limits(spec.rpm, spec.tpm, spec.input_tpm, spec.output_tpm)
+        estimate = TokenEstimate(counts_max_tokens=self.resolved.counts == "max_tokens")
+        limiter = RateLimiter(stated, spec.headroom)
+        return RateGate(limiter, clock, stated=stated, estimate=estimate, dialect=self.resolved.dialect)
 
 
 def resolve_endpoints(job: Job) -> list[Endpoint]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rowmill.engine.feed import Feed
-from rowmill.engine.lane import Lane
+from rowmill.engine.lane import Lane, LaneConfig
 from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
@@ -29,6 +29,8 @@ from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
 
 SPARE_DESCRIPTORS = 40
+MOST_IN_FLIGHT = 4096
+ROWS_AHEAD = 1000
 
 
 class Session:
@@ -85,7 +87,7 @@ class Session:
         clock = SystemClock(loop)
         job = self._plan.job
         spool = self._make_spool(loop)
-        feed = Feed(spool.pending(), rows_ahead=sum(e.in_flight for e in self._endpoints) + 500)
+        feed = Feed(spool.pending(), rows_ahead=sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD)
         tally = Tally(self._before, clock.now, lambda: spool.total if spool.total is not None else self._hint)
         self._tally = tally
         self._run = run = Run(self._rules(), feed, self._writer, clock, tally, self._observers)
@@ -93,7 +95,8 @@ class Session:
             run.stop(self._stopped)
         async with open_providers(job, self._plan.schema, self._endpoints) as providers:
             for endpoint, provider in zip(self._endpoints, providers, strict=True):
-                run.lanes.append(Lane(self._bounded(endpoint), provider, feed, clock, run.tell))
+                gate = endpoint.gate(clock)
+                run.lanes.append(Lane(self._bounded(endpoint), provider, feed, clock, run.tell, gate))
             self._writer.begin(loop, versions)
             self._writer.snapshot = self._snapshot
             spool.start()
@@ -127,21 +130,16 @@ class Session:
             text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
         self._run.tell(Notice(text))
 
-    def _bounded(self, endpoint: Endpoint) -> Any:
+    def _bounded(self, endpoint: Endpoint) -> LaneConfig:
         """The lane's configuration with no more in flight than there are descriptors for."""
-        config = endpoint.lane_config(self._plan.job)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = config.in_flight + SPARE_DESCRIPTORS
-        if soft < wanted and soft < hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-            soft = min(wanted, hard)
-        if soft < wanted:
-            limit = max(1, soft - SPARE_DESCRIPTORS)
+        wanted = endpoint.spec.pinned or MOST_IN_FLIGHT
+        most = most_in_flight(wanted)
+        config = endpoint.lane_config(self._plan.job, most)
+        if config.in_flight is not None and config.in_flight > most:
             assert self._run is not None
-            self._run.tell(
-                Notice(f"only {soft} files may be open (ulimit -n): {limit} requests in flight, not {config.in_flight}")
-            )
-            config = replace(config, in_flight=limit)
+            text = f"too few files may be open (ulimit -n): {most} requests in flight, not {config.in_flight}"
+            self._run.tell(Notice(text))
+            config = replace(config, in_flight=most)
         return config
 
     def _snapshot(self) -> Mapping[str, Any]:
@@ -176,6 +174,16 @@ class Session:
                 ],
             },
         }
+
+
+def most_in_flight(wanted: int) -> int:
+    """How many connections this process may hold, up to `wanted`; raises the soft limit as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_DESCRIPTORS
+    if soft < needed and soft < hard:
+        soft = min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(wanted, soft - SPARE_DESCRIPTORS))
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, work: Any, *arguments: Any) -> None:

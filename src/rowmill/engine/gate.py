@@ -1,0 +1,153 @@
+"""What a rendered request waits for before it is sent: its quota's rates, in order of arrival.
+
+The arithmetic is `limits.rate`'s; here is the waiting.  It must not know of health, slots or retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from rowmill.limits.headers import Announcements
+from rowmill.limits.rate import Limits, RateLimiter, Reservation
+from rowmill.limits.tokens import TokenEstimate
+from rowmill.ports import Clock
+from rowmill.records import Request, Usage
+from rowmill.steps import RowState
+
+
+class RateGate:
+    """One lane's way into its quota; the limiter is shared by all lanes that spend the same one.
+
+    `stated` are the user's limits; what they leave open is filled from the headers of replies.
+    """
+
+    def __init__(
+        self,
+        limiter: RateLimiter,
+        clock: Clock,
+        *,
+        stated: Limits | None = None,
+        estimate: TokenEstimate | None = None,
+        dialect: str | None = None,
+    ) -> None:
+        self._limiter = limiter
+        self._clock = clock
+        self._stated = stated or Limits()
+        self._estimate = estimate or TokenEstimate()
+        self._announcements = Announcements(dialect)
+        self._turn = asyncio.Lock()
+        self._nap: asyncio.Future[None] | None = None
+        self._until_s: float | None = None
+
+    async def reserve(self, state: RowState, may_go: Callable[[], bool]) -> bool:
+        """Waits until the quota has room; false as soon as `may_go` turns false, with nothing held."""
+        if state.need is None:
+            assert state.request is not None
+            state.request_bytes = request_bytes(state.request)
+            state.need = self._estimate.need(
+                state.request_bytes, max_tokens_of(state.request), self._limiter.limits.tokens_per_min
+            )
+        if not self._turn.locked() and self._try(state) is None:
+            return True
+        async with self._turn:
+            while may_go():
+                wait_s = self._try(state)
+                if wait_s is None:
+                    return True
+                await self._sleep(wait_s)
+        return False
+
+    def disturb(self) -> None:
+        """Wakes whoever waits, to look again whether it may go."""
+        if self._nap is not None and not self._nap.done():
+            self._nap.set_result(None)
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """A reply came: adopts the limits that its headers announce, where the user stated none."""
+        announced = self._announcements.changed(headers, self._clock.wall())
+        if announced is not None:
+            self._limiter.set_limits(self._stated.or_else(announced), self._clock.now())
+
+    def used(self, state: RowState, usage: Usage) -> None:
+        """The request's usage is known, as far as the reply says."""
+        self._estimate.observe(state.request_bytes, usage.input_tokens, usage.output_tokens)
+        self._settle(state, usage.input_tokens, usage.output_tokens)
+
+    def kept(self, state: RowState) -> None:
+        """The request was taken and its usage stays unknown: it stands at what was reserved."""
+        self._settle(state, None, None)
+
+    def refused(self, state: RowState) -> None:
+        """The server refused the request for its rate."""
+        if state.held is not None:
+            self._limiter.throttled(state.held, self._clock.now())
+            state.held = None
+
+    def unsent(self, state: RowState) -> None:
+        """Nothing was sent."""
+        if state.held is not None:
+            self._limiter.give_back(state.held, self._clock.now())
+            state.held = None
+
+    def why(self) -> str | None:
+        """What requests wait for here, in words; None while none does.  Safe from any thread."""
+        until_s = self._until_s
+        if until_s is None:
+            return None
+        limits = self._limiter.limits
+        stated = [
+            f"{limit:,.0f} {name}"
+            for limit, name in (
+                (limits.requests_per_min, "requests"),
+                (limits.tokens_per_min, "tokens"),
+                (limits.input_tokens_per_min, "input tokens"),
+                (limits.output_tokens_per_min, "output tokens"),
+            )
+            if limit
+        ]
+        return f"rate limit ({' and '.join(stated) or 'learned from refusals'} a minute)"
+
+    def _try(self, state: RowState) -> float | None:
+        assert state.need is not None
+        got = self._limiter.try_reserve(state.need, self._clock.now())
+        if isinstance(got, Reservation):
+            state.held = got
+            self._until_s = None
+            return None
+        return got
+
+    async def _sleep(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._nap = loop.create_future()
+        self._until_s = self._clock.now() + seconds
+        timer = loop.call_later(seconds, self.disturb)
+        try:
+            await self._nap
+        finally:
+            timer.cancel()
+            self._nap = None
+            self._until_s = None
+
+    def _settle(self, state: RowState, input_tokens: int | None, output_tokens: int | None) -> None:
+        if state.held is not None:
+            counted = None if self._estimate.counts_max_tokens else output_tokens
+            self._limiter.settle(state.held, input_tokens, counted, self._clock.now())
+            state.held = None
+
+
+def request_bytes(request: Request) -> int:
+    """Bytes of the messages' text in UTF-8."""
+    return sum(
+        len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
+        for _, content in request.messages
+    )
+
+
+def max_tokens_of(request: Request) -> int | None:
+    """The most tokens that the request lets the model answer with, where it says."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        limit = request.params.get(name)
+        if isinstance(limit, int):
+            return limit
+    return None
