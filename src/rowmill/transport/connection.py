@@ -48,6 +48,10 @@ class Keeper(Protocol):
         """The connection was stale: the exchange needs another."""
 
 
+class _SecondReplyError(Exception):
+    """Bytes that follow a whole reply and belong to no request."""
+
+
 class Connection(asyncio.Protocol):
     """Carries one exchange at a time, any number one after the other.
 
@@ -184,7 +188,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._status:
-            self._is_kept = False  # a second reply to one request
+            raise _SecondReplyError  # stops the parser before it mixes the two
         self._has_head = False
 
     def on_headers_complete(self) -> None:
@@ -195,9 +199,9 @@ class Connection(asyncio.Protocol):
         if status < 200:
             self._headers.clear()
             self._has_head = False
-        elif not self._status:
+        else:
             self._status = status
-            self._is_kept = self._is_kept and self._parser.should_keep_alive()
+            self._is_kept = self._parser.should_keep_alive()
 
     # --- ends of an exchange ---
 

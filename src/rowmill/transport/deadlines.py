@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 _APART_S = 0.02
 
@@ -27,8 +28,9 @@ class Deadlines:
     least 20 ms apart, so deadlines are met late by that much at most.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = perf_counter) -> None:
         self._loop = loop
+        self._now = now
         self._watched: set[Perishable] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._next_s = inf
@@ -39,7 +41,7 @@ class Deadlines:
         """Expires `one` at its deadline unless it is forgotten before."""
         self._watched.add(one)
         if one.deadline_s < self._next_s:
-            self._arm(one.deadline_s, perf_counter())
+            self._arm(one.deadline_s, self._now())
 
     def stop(self) -> None:
         """Forgets all."""
@@ -55,7 +57,7 @@ class Deadlines:
         self._timer = self._loop.call_later(max(next_s - now_s, 0.0), self._sweep)
 
     def _sweep(self) -> None:
-        now_s = perf_counter()
+        now_s = self._now()
         self._timer, self._next_s = None, inf
         due = [one for one in self._watched if one.deadline_s <= now_s]
         self._watched.difference_update(due)

@@ -54,10 +54,11 @@ class DirectTransport:
         ca_file: str | None = None,
         max_connections: int | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
+        idle_s: float = 30.0,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         roots = trusted_roots(ca_file, environment)
-        self._limits = PoolLimits(connect_timeout_s, max_connections, max_reply_bytes)
+        self._limits = PoolLimits(connect_timeout_s, max_connections, max_reply_bytes, idle_s)
         # Without roots to check it waits for the first TLS request: the system's take 20 ms to read.
         self._context = _tls_context(roots) if roots else None
         self._routes: dict[tuple[str, int], _Route] = {}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rowmill.transport.exchange import Exchange
 
 MOST_DIALLING = 100
-_IDLE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,7 @@ class PoolLimits:
     connect_timeout_s: float
     max_connections: int | None
     max_reply_bytes: int
+    idle_s: float
 
 
 class Pool:
@@ -101,7 +101,7 @@ class Pool:
                 return
         self._idle[connection] = None
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(_IDLE_S, self._close_idle)
+            self._sweeper = self._loop.call_later(self._limits.idle_s, self._close_idle)
 
     def closing(self, connection: Connection) -> None:
         """See `connection.Keeper`."""
@@ -181,9 +181,9 @@ class Pool:
         return None
 
     def _close_idle(self) -> None:
-        """Closes what has been idle for 30 s; the oldest come first."""
+        """Closes what has been idle for too long; the oldest come first."""
         self._sweeper = None
-        limit_s = perf_counter() - _IDLE_S
+        limit_s = perf_counter() - self._limits.idle_s
         for connection in list(self._idle):
             if connection.freed_s > limit_s:
                 self._sweeper = self._loop.call_later(connection.freed_s - limit_s, self._close_idle)
