@@ -49,3 +49,11 @@ def wire(request: pytest.FixtureRequest, certificate: Certificate) -> Wire:
     name, _, over = request.param.rpartition("-")
     maker, new_loop = CLIENTS[name]
     return Wire(maker, certificate if over == "tls" else None, new_loop)
+
+
+@pytest.fixture(params=["asyncio-plain", "asyncio-tls", "uvloop-plain", "uvloop-tls"])
+def direct(request: pytest.FixtureRequest, certificate: Certificate) -> Wire:
+    """The direct transport in all its ways."""
+    loop, _, over = request.param.partition("-")
+    new_loop = asyncio.new_event_loop if loop == "asyncio" else uvloop.new_event_loop
+    return Wire(DirectTransport, certificate if over == "tls" else None, new_loop)

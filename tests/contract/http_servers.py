@@ -18,8 +18,17 @@ Answer: TypeAlias = "Callable[[Talk], Awaitable[None]]"
 class Talk:
     """One request that a server has read: what it holds, and the means to answer it."""
 
-    def __init__(self, number: int, of_connection: int, head: bytes, body: bytes, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        number: int,
+        connection: int,
+        of_connection: int,
+        head: bytes,
+        body: bytes,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         self.number = number
+        self.connection = connection
         self.of_connection = of_connection
         self.head = head
         self.body = body
@@ -45,7 +54,7 @@ class Server:
     def __init__(self, answer: Answer) -> None:
         self.talks: list[Talk] = []
         self.connections = 0
-        self._answer = answer
+        self.answer = answer
         self.scheme = "http"
         self.port = 0
         self.open_now = 0
@@ -68,16 +77,16 @@ class Server:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._count(1)
-        of_connection = 0
+        connection, of_connection = self.connections, 0
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
                 body = await reader.readexactly(length)
                 of_connection += 1
-                talk = Talk(len(self.talks) + 1, of_connection, head, body, writer)
+                talk = Talk(len(self.talks) + 1, connection, of_connection, head, body, writer)
                 self.talks.append(talk)
-                await self._answer(talk)
+                await self.answer(talk)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client went away
         except asyncio.CancelledError:

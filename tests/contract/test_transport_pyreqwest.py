@@ -52,6 +52,6 @@ def every_kind(base: type[Exception]) -> Iterator[type[Exception]]:
         yield from every_kind(kind)
 
 
-@pytest.mark.parametrize("kind", sorted(set(every_kind(exceptions.PyreqwestError)), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(set(every_kind(exceptions.PyreqwestError)), key=str))
 def test_every_exception_of_pyreqwest_is_mapped(kind: type[Exception]) -> None:
     assert kind in pyreqwest_._MAP

@@ -32,15 +32,16 @@ def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
 
 
 def _inflated(body: bytes, window_bits: int, max_bytes: int) -> bytes:
-    if not body:
-        return body
-    opened = zlib.decompressobj(window_bits)
-    try:
-        plain = opened.decompress(body, max_bytes + 1)
-    except zlib.error:
-        raise ValueError("its bytes are not in the encoding that it names") from None
-    if len(plain) > max_bytes:
-        raise TooLargeError
-    if not opened.eof:
-        raise ValueError("it ends too early")
+    plain = b""
+    while body:  # gzip may be a row of members
+        opened = zlib.decompressobj(window_bits)
+        try:
+            plain += opened.decompress(body, max_bytes + 1 - len(plain))
+        except zlib.error:
+            raise ValueError("its bytes are not in the encoding that it names") from None
+        if len(plain) > max_bytes:
+            raise TooLargeError
+        if not opened.eof:
+            raise ValueError("it ends too early")
+        body = opened.unused_data
     return plain
