@@ -1,8 +1,10 @@
-"""Unpacks compressed replies, which were not asked for; must not know where they come from."""
+"""How large a reply may be, and how compressed ones are unpacked; must not know where they come from."""
 
 from __future__ import annotations
 
 import zlib
+
+MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 

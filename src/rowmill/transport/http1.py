@@ -14,6 +14,7 @@ from rowmill import failures
 from rowmill.errors import JobError
 from rowmill.transport.deadlines import Deadlines
 from rowmill.transport.dialer import Dialer
+from rowmill.transport.encodings import MAX_REPLY_BYTES
 from rowmill.transport.exchange import Exchange
 from rowmill.transport.heads import HeaderNames, request_head
 from rowmill.transport.places import place_of
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from rowmill.records import Failure, RawReply
     from rowmill.transport.places import Place
-
-MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 _REMEMBERED = 64  # distinct pairs of URL and headers; a run has a few
 

@@ -23,6 +23,7 @@ from pyreqwest.http import HeaderMap
 from rowmill import failures
 from rowmill.errors import JobError
 from rowmill.records import Failure, RawReply
+from rowmill.transport.encodings import MAX_REPLY_BYTES
 from rowmill.transport.places import place_of
 from rowmill.transport.roots import trusted_roots
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from pyreqwest.response import Response
 
     from rowmill.transport.places import Place
-
-MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 _STALE_WITHIN_S = 1.0
 _IDLE_S = 30.0
