@@ -1,5 +1,40 @@
 """Owns HTTP: request bytes in, status, headers and body out; must not know what the bytes mean."""
 
-from collections.abc import Mapping
+from __future__ import annotations
 
-TABLE: Mapping[str, str] = {"pyreqwest": "rowmill.transport.pyreqwest_:PyreqwestTransport"}
+import os
+from collections.abc import Mapping
+from importlib import import_module
+
+from rowmill.ports import Transport
+
+TABLE: Mapping[str, str] = {
+    "direct": "rowmill.transport.http1:DirectTransport",
+    "pyreqwest": "rowmill.transport.pyreqwest_:PyreqwestTransport",
+}
+
+
+def open_transport(
+    url: str,
+    *,
+    connect_timeout_s: float = 10.0,
+    ca_file: str | None = None,
+    max_connections: int | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> Transport:
+    """The transport for requests to `url`: the direct one, or the library's where a proxy stands in between.
+
+    `max_connections` None is no limit.  Raises JobError for a bad `ca_file`.
+    """
+    from rowmill.transport.places import place_of
+    from rowmill.transport.proxies import goes_through_a_proxy
+
+    name = "pyreqwest" if goes_through_a_proxy(place_of(url), environment) else "direct"
+    module, _, kind = TABLE[name].partition(":")
+    opened: Transport = getattr(import_module(module), kind)(
+        connect_timeout_s=connect_timeout_s,
+        ca_file=ca_file,
+        max_connections=max_connections,
+        environment=environment,
+    )
+    return opened

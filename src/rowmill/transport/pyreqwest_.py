@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from ipaddress import ip_address
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from pyreqwest import exceptions
 from pyreqwest.client import Client, ClientBuilder
@@ -25,6 +23,8 @@ from pyreqwest.http import HeaderMap
 from rowmill import failures
 from rowmill.errors import JobError
 from rowmill.records import Failure, RawReply
+from rowmill.transport.encodings import MAX_REPLY_BYTES
+from rowmill.transport.places import place_of
 from rowmill.transport.roots import trusted_roots
 
 if TYPE_CHECKING:
@@ -32,18 +32,11 @@ if TYPE_CHECKING:
 
     from pyreqwest.response import Response
 
-MAX_REPLY_BYTES = 64 * 1024 * 1024
+    from rowmill.transport.places import Place
 
 _STALE_WITHIN_S = 1.0
 _IDLE_S = 30.0
 _REMEMBERED = 64  # distinct header mappings and URLs; a run has a few
-
-
-class _Place(NamedTuple):
-    """Where a URL leads: `name` is host:port, fit to show."""
-
-    name: str
-    is_loopback: bool
 
 
 class PyreqwestTransport:
@@ -88,7 +81,7 @@ class PyreqwestTransport:
         self._connect_timeout_s = connect_timeout_s
         self._max_reply_bytes = max_reply_bytes
         self._header_maps: dict[int, tuple[Mapping[str, str], HeaderMap]] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, Place] = {}
         self._answered: set[str] = set()
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
@@ -111,7 +104,7 @@ class PyreqwestTransport:
         await self._direct.close()
 
     async def _attempt(
-        self, url: str, place: _Place, headers: Mapping[str, str], body: bytes, timeout_s: float
+        self, url: str, place: Place, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> RawReply | Failure | exceptions.PyreqwestError | ValueError:
         client = self._direct if place.is_loopback else self._proxied
         started_s = perf_counter()
@@ -160,26 +153,11 @@ class PyreqwestTransport:
         self._header_maps[id(headers)] = (headers, made)
         return made
 
-    def _remember_place(self, url: str) -> _Place:
+    def _remember_place(self, url: str) -> Place:
         if len(self._places) >= _REMEMBERED:
             self._places.clear()
-        self._places[url] = place = _place_of(url)
+        self._places[url] = place = place_of(url)
         return place
-
-
-def _place_of(url: str) -> _Place:
-    parts = urlsplit(url)
-    host = parts.hostname or "?"
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        port = 0
-    try:
-        is_loopback = ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost" or host.endswith(".localhost")
-    return _Place(f"{shown}:{port}", is_loopback)
 
 
 def _plain_headers(headers: HeaderMap) -> dict[str, str]:

@@ -1,0 +1,64 @@
+"""One request from `send` to its end, whatever that is; must not know of sockets."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from rowmill import failures
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rowmill.records import Failure, RawReply
+
+
+class Carrier(Protocol):
+    """The connection that an exchange is on."""
+
+    def drop(self, exchange: Exchange, found: Failure | None) -> None:
+        """Closes the connection if it still carries `exchange`, which ends with `found` (None: nobody listens)."""
+
+
+class Exchange:
+    """A request, where it is, and the future of its reply.
+
+    Invariant: it is either queued (`carrier` None), on one connection, or over (`future` done).
+    """
+
+    __slots__ = (
+        "body",
+        "carrier",
+        "deadline_s",
+        "future",
+        "head",
+        "is_second_try",
+        "place_name",
+        "timeout_s",
+    )
+
+    def __init__(
+        self, head: bytes, body: bytes, place_name: str, timeout_s: float, future: asyncio.Future[RawReply | Failure]
+    ) -> None:
+        self.head = head
+        self.body = body
+        self.place_name = place_name
+        self.timeout_s = timeout_s
+        self.deadline_s = perf_counter() + timeout_s
+        self.future = future
+        self.carrier: Carrier | None = None
+        self.is_second_try = False
+
+    def expire(self) -> None:
+        """The deadline has passed."""
+        if self.carrier is not None:
+            self.carrier.drop(self, failures.timed_out(self.place_name, self.timeout_s))
+        elif not self.future.done():
+            why = f"no connection within {self.timeout_s:g} s"
+            self.future.set_result(failures.unreachable(self.place_name, why))
+
+    def abandon(self) -> None:
+        """Nobody waits for the reply any more."""
+        self.future.cancel()
+        if self.carrier is not None:
+            self.carrier.drop(self, None)

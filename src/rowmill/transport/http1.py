@@ -1,0 +1,138 @@
+"""The direct transport: HTTP/1.1 on the loop's own sockets, plain and TLS; must not know of proxies.
+
+For what it is not made for (proxies, HTTP/2) there is the library's transport: see `open_transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from typing import TYPE_CHECKING, NamedTuple
+
+from rowmill import failures
+from rowmill.errors import JobError
+from rowmill.transport.deadlines import Deadlines
+from rowmill.transport.dialer import Dialer
+from rowmill.transport.encodings import MAX_REPLY_BYTES
+from rowmill.transport.exchange import Exchange
+from rowmill.transport.heads import HeaderNames, request_head
+from rowmill.transport.places import place_of
+from rowmill.transport.pool import Pool, PoolLimits
+from rowmill.transport.roots import trusted_roots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rowmill.records import Failure, RawReply
+    from rowmill.transport.places import Place
+
+_REMEMBERED = 64  # distinct pairs of URL and headers; a run has a few
+
+
+class _Route(NamedTuple):
+    """What is the same for all requests with one URL and one header mapping."""
+
+    headers: Mapping[str, str]
+    head: bytes
+    place_name: str
+    pool: Pool
+    new_future: Callable[[], asyncio.Future[RawReply | Failure]]
+
+
+class DirectTransport:
+    """A pool of connections an origin.  Lives on one loop.  Header mappings given to `send` must not change later.
+
+    Redirects are not followed, cookies not kept.  Raises JobError for a bad `ca_file`.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_s: float = 10.0,
+        ca_file: str | None = None,
+        max_connections: int | None = None,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
+        idle_s: float = 30.0,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        roots = trusted_roots(ca_file, environment)
+        self._limits = PoolLimits(connect_timeout_s, max_connections, max_reply_bytes, idle_s)
+        # Without roots to check it waits for the first TLS request: the system's take 20 ms to read.
+        self._context = _tls_context(roots) if roots else None
+        self._routes: dict[tuple[str, int], _Route] = {}
+        self._pools: dict[tuple[str, str, int], Pool] = {}
+        self._header_names = HeaderNames()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._deadlines: Deadlines
+        self._is_closed = False
+
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
+        """See `ports.Transport`."""
+        route = self._routes.get((url, id(headers)))
+        if route is None:
+            try:
+                route = self._open_route(url, headers)
+            except ValueError as fault:
+                return failures.unreachable(place_of(url).name, f"the address or a header is not valid: {fault}")
+        if self._is_closed:
+            return failures.unreachable(route.place_name, "the transport is closed")
+        exchange = Exchange(route.head, body, route.place_name, timeout_s, route.new_future())
+        self._deadlines.watch(exchange)
+        try:
+            route.pool.submit(exchange)
+            return await exchange.future
+        except asyncio.CancelledError:
+            exchange.abandon()
+            raise
+        finally:
+            self._deadlines.forget(exchange)
+
+    async def close(self) -> None:
+        """Closes all connections; requests in flight fail."""
+        self._is_closed = True
+        for pool in self._pools.values():
+            await pool.close()
+        if self._loop is not None:
+            self._deadlines.stop()
+
+    def _open_route(self, url: str, headers: Mapping[str, str]) -> _Route:
+        """Raises ValueError for an address or a header that cannot be sent."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._deadlines = Deadlines(self._loop)
+        place = place_of(url)
+        head = request_head(url, place, headers)
+        if len(self._routes) >= _REMEMBERED:
+            self._routes.clear()
+        # The mapping is kept so that its id stays its own.
+        route = _Route(headers, head, place.name, self._pool(place, self._loop), self._loop.create_future)
+        self._routes[url, id(headers)] = route
+        return route
+
+    def _pool(self, place: Place, loop: asyncio.AbstractEventLoop) -> Pool:
+        origin = (place.scheme, place.host, place.port)
+        pool = self._pools.get(origin)
+        if pool is None:
+            context = None
+            if place.scheme == "https":
+                context = self._context = self._context or _tls_context(())
+            dialer = Dialer(place, context, self._limits.connect_timeout_s)
+            pool = self._pools[origin] = Pool(dialer, self._limits, self._header_names, loop)
+        return pool
+
+
+def _tls_context(roots: Sequence[bytes]) -> ssl.SSLContext:
+    """Trusts the system's roots and these (PEM)."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    # As the library's transport: any trusted certificate ends a chain, and private roots, which often lack an
+    # extension that newer Pythons insist on, are good enough.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    for root in roots:
+        try:
+            context.load_verify_locations(cadata=root.decode("ascii"))
+        except (ssl.SSLError, ValueError) as fault:
+            raise JobError(f"cannot set up HTTP: a certificate to trust cannot be read: {fault}") from None
+    return context

@@ -1,0 +1,202 @@
+"""The small parts of the transports: deadlines, encodings, proxies, the chooser, the dialling limit."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+
+from rowmill.records import Failure, RawReply
+from rowmill.transport import open_transport
+from rowmill.transport.deadlines import Deadlines
+from rowmill.transport.encodings import TooLargeError, unpacked
+from rowmill.transport.exchange import Exchange
+from rowmill.transport.heads import HeaderNames
+from rowmill.transport.http1 import DirectTransport
+from rowmill.transport.places import place_of
+from rowmill.transport.pool import MOST_DIALLING, Pool, PoolLimits
+from rowmill.transport.proxies import goes_through_a_proxy
+from rowmill.transport.pyreqwest_ import PyreqwestTransport
+
+
+class Alarm:
+    """A loop's `call_later` and clock, driven by the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.due_s: float | None = None
+        self.set_count = 0
+
+    def call_later(self, delay_s: float, ring: Any) -> Alarm:
+        self.due_s, self._ring = self.now_s + delay_s, ring
+        self.set_count += 1
+        return self
+
+    def cancel(self) -> None:
+        self.due_s = None
+
+    def advance(self, to_s: float) -> None:
+        while self.due_s is not None and self.due_s <= to_s:
+            self.now_s, self.due_s = self.due_s, None
+            self._ring()
+        self.now_s = to_s
+
+
+class Milk:
+    def __init__(self, deadline_s: float, alarm: Alarm) -> None:
+        self.deadline_s = deadline_s
+        self.expired_s: float | None = None
+        self._alarm = alarm
+
+    def expire(self) -> None:
+        self.expired_s = self._alarm.now_s
+
+
+def watching() -> tuple[Deadlines, Alarm]:
+    alarm = Alarm()
+    return Deadlines(alarm, lambda: alarm.now_s), alarm  # type: ignore[arg-type]
+
+
+def test_each_deadline_is_met_within_20_ms_and_never_early() -> None:
+    deadlines, alarm = watching()
+    ones = [Milk(number * 0.007, alarm) for number in (3, 1, 200, 2, 90, 91)]
+    for one in ones:
+        deadlines.watch(one)
+    alarm.advance(10.0)
+    assert all(one.expired_s is not None and 0 <= one.expired_s - one.deadline_s <= 0.0201 for one in ones)
+
+
+def test_what_is_forgotten_does_not_expire() -> None:
+    deadlines, alarm = watching()
+    one = Milk(1.0, alarm)
+    deadlines.watch(one)
+    deadlines.forget(one)
+    alarm.advance(2.0)
+    assert one.expired_s is None
+
+
+def test_a_thousand_prompt_replies_need_one_timer() -> None:
+    deadlines, alarm = watching()
+    for _ in range(1000):
+        alarm.advance(alarm.now_s + 0.001)
+        one = Milk(alarm.now_s + 120.0, alarm)
+        deadlines.watch(one)
+        deadlines.forget(one)
+    assert alarm.set_count == 1
+
+
+def test_no_timer_is_left_when_nothing_is_watched() -> None:
+    deadlines, alarm = watching()
+    deadlines.watch(Milk(1.0, alarm))
+    alarm.advance(1.5)
+    assert alarm.due_s is None
+
+
+TEXT = b'{"a":1}' * 100
+RAW = zlib.compressobj(wbits=-15)
+BARE = RAW.compress(TEXT) + RAW.flush()
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [
+        (TEXT, ""),
+        (TEXT, "identity"),
+        (gzip.compress(TEXT), "gzip"),
+        (gzip.compress(TEXT), "X-GZIP"),
+        (zlib.compress(TEXT), "deflate"),
+        (BARE, "deflate"),
+        (gzip.compress(zlib.compress(TEXT)), "deflate, gzip"),
+        (gzip.compress(TEXT[:300]) + gzip.compress(TEXT[300:]), "gzip"),
+    ],
+    ids=["none", "identity", "gzip", "x-gzip", "zlib", "deflate", "two", "members"],
+)
+def test_every_encoding_that_is_known_is_undone(body: bytes, encoding: str) -> None:
+    assert unpacked(body, encoding, 10_000) == TEXT
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "why"),
+    [
+        (b"x", "br", "'br' is unknown"),
+        (b"text", "gzip", "not in the encoding"),
+        (gzip.compress(TEXT)[:-4], "gzip", "ends too early"),
+    ],
+)
+def test_a_body_that_cannot_be_unpacked_is_refused(body: bytes, encoding: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        unpacked(body, encoding, 10_000)
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    with pytest.raises(TooLargeError):
+        unpacked(gzip.compress(bytes(10_000_000)), "gzip", 1000)
+
+
+PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "proxied"),
+    [
+        ("https://api.example.com/v1", PROXY, True),
+        ("https://api.example.com/v1", {"https_proxy": "http://proxy:3128"}, True),
+        ("https://api.example.com/v1", {"ALL_PROXY": "socks5://proxy:1080"}, True),
+        ("https://api.example.com/v1", {"HTTPS_PROXY": ""}, False),
+        ("http://api.example.com/v1", PROXY, False),
+        ("http://api.example.com/v1", {"HTTP_PROXY": "http://proxy"}, True),
+        ("https://localhost/v1", PROXY, False),
+        ("https://127.0.0.9:8000/v1", PROXY, False),
+        ("https://[::1]/v1", PROXY, False),
+        ("https://api.example.com/v1", PROXY | {"NO_PROXY": "*"}, False),
+        ("https://api.example.com/v1", PROXY | {"NO_PROXY": "other.org, example.com"}, False),
+        ("https://api.example.com/v1", PROXY | {"no_proxy": ".example.com"}, False),
+        ("https://badexample.com/v1", PROXY | {"NO_PROXY": "example.com"}, True),
+        ("https://10.1.2.3/v1", PROXY | {"NO_PROXY": "10.0.0.0/8"}, False),
+        ("https://10.1.2.3/v1", PROXY | {"NO_PROXY": "10.1.2.4,nonsense/9"}, True),
+    ],
+)
+def test_a_proxy_from_the_environment_decides_the_transport(
+    url: str, environment: dict[str, str], proxied: bool
+) -> None:
+    assert goes_through_a_proxy(place_of(url), environment) is proxied
+    kind = PyreqwestTransport if proxied else DirectTransport
+    assert type(open_transport(url, environment=environment)) is kind
+
+
+class NoAnswer:
+    """A dialer that never gets through."""
+
+    def __init__(self) -> None:
+        self.dialled = 0
+
+    async def dial(self, make: object) -> Failure:
+        self.dialled += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def close(self) -> None: ...
+
+
+def test_only_so_many_connections_are_opened_at_once() -> None:
+    async def run() -> int:
+        loop = asyncio.get_running_loop()
+        dialer = NoAnswer()
+        pool = Pool(dialer, PoolLimits(10.0, None, 1000, 30.0), HeaderNames(), loop)  # type: ignore[arg-type]
+        for _ in range(500):
+            ending: asyncio.Future[RawReply | Failure] = loop.create_future()
+            pool.submit(Exchange(b"", b"", "x:1", 5.0, ending))
+        await asyncio.sleep(0)
+        await pool.close()
+        return dialer.dialled
+
+    assert asyncio.run(run()) == MOST_DIALLING
+
+
+def test_names_of_headers_are_remembered_up_to_a_bound() -> None:
+    names = HeaderNames()
+    assert [names[b"X-N%d" % number] for number in range(5000)][-1] == "x-n4999"
+    assert len(names) == 1000
