@@ -16,6 +16,9 @@ from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock, Provider
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
+from rowmill.transport import open_transport
+
+LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,9 @@ async def open_providers(
 
 
 async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> Provider:
-    from rowmill.transport.pyreqwest_ import PyreqwestTransport
-
-    transport = PyreqwestTransport(connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file)
+    transport = open_transport(
+        endpoint.resolved.url or LOOPBACK, connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file
+    )
     stack.push_async_callback(transport.close)
     if endpoint.resolved.provider == "local":
         from rowmill.providers.local import LocalProvider
