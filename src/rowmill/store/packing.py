@@ -10,6 +10,7 @@ import zstandard
 PLAIN, PACKED, PACKED_WITH_DICTIONARY = 0, 1, 2
 SMALLEST_BYTES = 64
 DICTIONARY_BYTES = 16_384
+LEVEL = 1  # of replies, which are small: higher levels gain a few per cent and cost twice the time
 
 
 class Packer:
@@ -18,14 +19,14 @@ class Packer:
     def __init__(self, dictionary: bytes | None = None) -> None:
         self._chunks = zstandard.ZstdCompressor(level=3, write_checksum=True)
         self._expander = zstandard.ZstdDecompressor()
-        self._plain = zstandard.ZstdCompressor(level=3)
+        self._plain = zstandard.ZstdCompressor(level=LEVEL)
         self.dictionary = dictionary
         self._with_dictionary: zstandard.ZstdCompressor | None = None
         self._dictionary_expander: zstandard.ZstdDecompressor | None = None
         if dictionary:
             shared = zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-            shared.precompute_compress(level=3)
-            self._with_dictionary = zstandard.ZstdCompressor(level=3, dict_data=shared)
+            shared.precompute_compress(level=LEVEL)
+            self._with_dictionary = zstandard.ZstdCompressor(level=LEVEL, dict_data=shared)
             self._dictionary_expander = zstandard.ZstdDecompressor(dict_data=shared)
 
     def pack_chunk(self, payload: bytes) -> bytes:

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,15 @@ UNCOMMITTED_REPLIES = 1000
 INSERT_ATTEMPT = """
 INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
                       input_tokens, output_tokens)
-VALUES (coalesce((SELECT max(id) FROM attempts WHERE id > ?1 AND id < ?1 + 65536), ?1) + 1,
-        ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-"""
+VALUES """
+ATTEMPT_VALUES = """(coalesce((SELECT max(id) FROM attempts WHERE id > ? AND id < ?), ?) + 1,
+                     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_ROW = """
 INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error, latency_s, input_tokens,
                              output_tokens, cost_usd, reasoning, duplicate_of)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+VALUES """
+ROW_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+STATEMENT_ROWS = 100
 UPDATE_SESSION = """
 UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
                     latencies = ?, snapshot = ?
@@ -199,14 +201,27 @@ class Writer:
             done.append((future, _attempted(task, self._connection)))
         if attempts:
             self._learn_dictionary(attempts)
-            self._connection.executemany(INSERT_ATTEMPT, map(self._attempt_values, attempts))
+            repeated = len({attempt.index for attempt in attempts}) < len(attempts)
+            self._insert(INSERT_ATTEMPT, ATTEMPT_VALUES, [self._attempt_values(a) for a in attempts], repeated)
         if outcomes:
-            self._connection.executemany(INSERT_ROW, map(self._row_values, outcomes))
+            self._insert(INSERT_ROW, ROW_VALUES, [self._row_values(o) for o in outcomes], repeated=False)
         if self.snapshot is not None and self.session_id is not None:
             self._write_session(self.snapshot())
         if outcomes and self._seal_stands:
             self.break_seal(self._connection)
         self._connection.execute("COMMIT")
+
+    def _insert(self, head: str, values: str, rows: list[tuple[Any, ...]], repeated: bool) -> None:
+        """Inserts many rows by one statement, so that the interpreter's lock changes hands once, not once a row.
+
+        Invariant: rows of one statement do not see each other, so attempts of one row go one by one.
+        """
+        size = 1 if repeated else STATEMENT_ROWS
+        whole = len(rows) // size * size if size > 1 else 0
+        many = head + ", ".join([values] * size)
+        for start in range(0, whole, size):
+            self._connection.execute(many, list(chain.from_iterable(rows[start : start + size])))
+        self._connection.executemany(head + values, rows[whole:])
 
     def break_seal(self, connection: sqlite3.Connection) -> None:
         """The output no longer shows what is stored; part of every task that changes rows or input."""
@@ -261,8 +276,11 @@ class Writer:
         if attempt.body is not None:
             packed, body = self._packer.pack_body(self._redact(attempt.body))
         error = attempt.error
+        first = attempt.index << 16
         return (
-            attempt.index << 16,
+            first,
+            first + 65536,
+            first,
             self._lane(attempt.endpoint, ""),
             attempt.sent_at,
             attempt.latency_s,
