@@ -124,3 +124,14 @@ def test_rows_that_wait_for_their_rate_are_let_go_when_the_run_stops() -> None:
     trial = Trial(100, QuotaServer(600, 60.0), in_flight=20, rpm=1.0, max_duration_s=30.0)
     assert trial.reason is StopReason.MAX_DURATION
     assert trial.seconds < 40
+
+
+def test_a_storm_of_refusals_leaves_no_lasting_brake() -> None:
+    """100 rows a second before and after 30 s of 429s: the storm is no rate limit."""
+
+    def answer(index: int, number: int, at: float) -> RawReply | Failure:
+        return failure(FailureKind.THROTTLED) if 1003 < at < 1033 else ok()
+
+    trial = Trial(6000, answer, in_flight=20, latency_s=0.2)
+    assert trial.statuses == {"ok": 6000}
+    assert trial.seconds < 60 + 30 + 60  # its own minute, the storm, and a minute to trust the server again

@@ -5,6 +5,10 @@ Arithmetic only; it must not know of pauses, headers or lanes.
 The first refusals tell what was accepted, not in which time it is allowed again: a full minute's worth may have
 gone out in a second.  So a refusal after a short history is measured up to the first acceptance after it: that
 is right for a window of any length and, from the second refusal on, for a bucket that fills steadily.
+
+A server that refused everything for a while looks the same from here as one whose minute was used up.  So the
+first rate learned is put to the test once, a quarter of a window later: the limit is lifted, and either it is
+refused again, which costs a few requests and no throughput, or there was none.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ KEEPS = 0.93  # of the measured rate
 FIRST_STEP, ROUGH_STEP, LARGEST_STEP = 0.05, 0.2, 0.5
 LONGEST_HOLD = 8
 USED_SHARE = 0.8
+TEST_AFTER = 0.25  # of a window
+FORGETS_AFTER = 2.0  # windows without a refusal
 
 
 class LearnedRate:
@@ -35,6 +41,9 @@ class LearnedRate:
         self._step = FIRST_STEP
         self._hold = 1
         self._ceiling = 0.0
+        self._test_s = math.inf
+        self._is_tested = False
+        self._tested_rate = 0.0
 
     @property
     def measured_from_s(self) -> tuple[float, float]:
@@ -65,7 +74,17 @@ class LearnedRate:
             self._closed = False
             self._resumed_s = now
             return self._adopt(sent_s, now)
-        if self.rate == math.inf or now - self._changed_s < self._interval_s * self._hold:
+        if now >= self._test_s:
+            self._test_s = math.inf
+            self._is_tested = True
+            self._changed_s = now
+            self._tested_rate, self.rate = self.rate, math.inf
+            return True
+        if self.rate == math.inf:
+            if self._is_tested and now - self._changed_s > FORGETS_AFTER * self._window_s:
+                self._is_tested, self._tested_rate = False, 0.0
+            return False
+        if now - self._changed_s < self._interval_s * self._hold:
             return False
         return self._grow(used, now)
 
@@ -74,7 +93,12 @@ class LearnedRate:
         span_s = max(end_s - self._start_s, self._window_s / 120)
         if not self._accepted:
             return False
+        if self._tested_rate:
+            self.rate, self._tested_rate = self._tested_rate, 0.0
+            self._changed_s = now
+            return True
         measured = self._accepted / span_s
+        self._test_s = now + TEST_AFTER * self._window_s if self.rate == math.inf and not self._is_tested else math.inf
         if self._is_short:
             self._interval_s = min(max(2.0 * span_s, self._window_s / 30), self._window_s)
             self.rate = KEEPS * measured
