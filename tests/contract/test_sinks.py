@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from rowmill.outputs import AnswerColumn, Batch, OutputColumns, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
 from rowmill.sinks import FORMATS, check_writable, create_sink, format_of
+from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.sources import open_source
 
@@ -201,3 +203,15 @@ def test_objects_keep_their_own_keys_in_json_lines(tmp_path: Path) -> None:
     first, second = (tmp_path / "out").read_text().splitlines()
     assert first.startswith('{"id":1180591620717411303424,"text":{"b":[1.0],"a":null},"label":"→","score":0.1,')
     assert second.startswith('{"text":"x","label":')
+
+
+def test_what_a_killed_process_left_half_written_is_taken_away(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    leftover = tmp_path / f".out.jsonl.{dead.pid}.tmp"
+    leftover.write_text("half")
+    other = tmp_path / ".other.jsonl.1.tmp"
+    other.write_text("not ours")
+    AtomicFile(str(tmp_path / "out.jsonl")).abort()
+    assert not leftover.exists()
+    assert other.exists()

@@ -42,6 +42,7 @@ class AtomicFile:
         self._target = Path(os.path.realpath(path))
         self._temporary = self._target.with_name(f".{self._target.name}.{os.getpid()}.tmp")
         with self.translated():
+            _remove_leftovers(self._target)
             self.file: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 closed by commit and abort
 
     def write(self, content: bytes) -> None:
@@ -80,6 +81,25 @@ class AtomicFile:
                     "free some space and run the same command again"
                 ) from error
             raise OutputError(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Takes away what a killed process has left half written for the same name."""
+    for entry in os.scandir(target.parent):
+        start, end = f".{target.name}.", ".tmp"
+        writer = entry.name[len(start) : -len(end)]
+        if entry.name.startswith(start) and entry.name.endswith(end) and writer.isdigit() and not _lives(int(writer)):
+            os.unlink(entry.path)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _sync_folder(folder: Path) -> None:
