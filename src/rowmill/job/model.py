@@ -18,8 +18,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.job import checks
 from rowmill.job.checks import between
+from rowmill.prices import PriceSpec
 from rowmill.records import Message
 
 DEFAULT_IN_FLIGHT = 20  # what `auto` means until the adaptive limit is built
@@ -27,6 +29,7 @@ DEFAULT_IN_FLIGHT = 20  # what `auto` means until the adaptive limit is built
 Count = Annotated[int, between(1, 1_000_000_000)]
 Seconds = Annotated[float, between(0.001, 30 * 86_400.0)]
 Pause = Annotated[float, between(0.0, 86_400.0)]
+Money = Annotated[float, between(0.0, 1_000_000.0)]
 Text = Annotated[str, AfterValidator(checks.not_blank)]
 Template = Annotated[str, AfterValidator(checks.template)]
 Params = Annotated[dict[str, JsonValue], AfterValidator(checks.params)]
@@ -53,9 +56,52 @@ class Turn(_Part):
 
 
 class AnswerSpec(_Part):
-    """The shape of an answer: a JSON Schema, the shorthand `{field: kind}`, or the shorthand as text."""
+    """The shape of an answer, and what becomes of one that does not fit.
 
-    schema_: Annotated[dict[str, JsonValue] | str, BeforeValidator(checks.answer_schema)] = Field(alias="schema")
+    `schema` is a JSON Schema, the shorthand `{field: kind}`, or the shorthand as text; without one the answer is
+    text.  `repair` is how often an invalid answer is asked for again; `fallback` stands in for rows that end as
+    `fallback_for` says; `expect` names for answer fields the columns with the right values.
+    """
+
+    schema_: Annotated[dict[str, JsonValue] | str | None, BeforeValidator(checks.answer_schema)] = Field(
+        default=None, alias="schema"
+    )
+    repair: Annotated[int, between(0, 10)] = 0
+    fallback_for: Annotated[tuple[str, ...], BeforeValidator(checks.fallback_for)] = ("invalid",)
+    fallback: JsonValue = None
+    expect: Annotated[dict[str, Text], BeforeValidator(checks.expect)] = {}
+
+    @property
+    def compiled(self) -> AnswerSchema | None:
+        """The schema, compiled anew at each call; None where the answer is text."""
+        return None if self.schema_ is None else compile_schema(self.schema_)
+
+    @property
+    def stand_in(self) -> Fallback | None:
+        """The fallback as answer columns, None where there is none."""
+        if self.fallback is None:
+            return None
+        return compile_fallback(self.fallback, self.compiled, self.fallback_for)
+
+    @field_validator("fallback")
+    @classmethod
+    def _stands_in(cls, fallback: JsonValue, info: ValidationInfo) -> JsonValue:
+        if fallback is not None and "schema_" in info.data:
+            checks.fallback(fallback, info.data["schema_"])
+        return fallback
+
+    @field_validator("expect")
+    @classmethod
+    def _expects_fields(cls, expect: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if "schema_" in info.data:
+            checks.expected_fields(expect, info.data["schema_"])
+        return expect
+
+    @model_validator(mode="after")
+    def _falls_back(self) -> Self:
+        if self.fallback_for != ("invalid",) and self.fallback is None:
+            raise PydanticCustomError("fallback", "fallback_for needs a fallback")
+        return self
 
 
 class RetrySpec(_Part):
@@ -72,6 +118,23 @@ class RetrySpec(_Part):
         return self
 
 
+class PriceTag(_Part):
+    """What tokens cost, in USD for one `unit` of them; see `prices.PriceSpec`."""
+
+    input: Money
+    output: Money
+    cached_input: Money | None = None
+    cache_write: Money | None = None
+    reasoning: Money | None = None
+    batch: Annotated[float, between(0.0, 1.0)] | None = None
+    unit: Literal["1M", "1K", "token"] = "1M"
+
+    @property
+    def spec(self) -> PriceSpec:
+        """The price as the rules know it."""
+        return PriceSpec(**self.model_dump())
+
+
 class EndpointSpec(_Part):
     """One endpoint: a model behind an address.  Holds names of variables and files, never a key."""
 
@@ -83,6 +146,7 @@ class EndpointSpec(_Part):
     headers: Annotated[dict[str, str], BeforeValidator(checks.headers)] = {}
     in_flight: Annotated[int | Literal["auto"], BeforeValidator(checks.in_flight)] = "auto"
     params: Params = {}
+    price: PriceTag | None = None
 
     @property
     def limit(self) -> int:
@@ -130,6 +194,11 @@ class Job(_Part):
     escape_formulas: bool = False
 
     @property
+    def schema_spec(self) -> Mapping[str, JsonValue] | str | None:
+        """The answer's schema as the user wrote it, None where the answer is text."""
+        return None if self.answer is None else self.answer.schema_
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The prompt's templates in order, the system message first."""
         turns = tuple(Message(turn.role, turn.content) for turn in self.prompt)
@@ -160,7 +229,7 @@ class Job(_Part):
     def _names_its_output(self) -> Self:
         if not self.output:
             object.__setattr__(self, "output", default_output(self.source))
-        if self.answer is not None and "response_format" in self.params:
+        if self.schema_spec is not None and "response_format" in self.params:
             raise PydanticCustomError("clash", "params.response_format and answer.schema exclude each other")
         return self
 

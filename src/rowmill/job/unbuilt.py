@@ -8,13 +8,11 @@ from collections.abc import Mapping
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
     "": frozenset({"budget_usd", "dedupe", "pilot", "query", "table"}),
-    "answer": frozenset({"expect", "fallback", "fallback_for", "repair"}),
     "endpoints": frozenset(
         {
             "headroom",
             "parse",
             "pin",
-            "price",
             "prompt",
             "quota",
             "rpm",
@@ -31,12 +29,9 @@ OPTIONS = frozenset(
     {
         "--budget-usd",
         "--dedupe",
-        "--expect",
-        "--fallback",
         "--headroom",
         "--pilot",
         "--query",
-        "--repair",
         "--rpm",
         "--table",
         "--tpm",

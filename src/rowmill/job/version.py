@@ -21,7 +21,7 @@ def definition(job: Job, json_schema: Mapping[str, Any] | None = None) -> dict[s
     `json_schema` is the compiled schema, so that two spellings of one schema are equal; without it the schema
     stands as the user wrote it.
     """
-    written = job.answer.schema_ if job.answer else None
+    written = job.schema_spec
     return {
         "messages": [list(message) for message in job.messages],
         "schema": written if json_schema is None else json_schema,
