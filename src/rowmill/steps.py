@@ -56,7 +56,8 @@ class RowState:
     """One row on its way: what has been asked, sent and used up so far.
 
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
-    throttled).  `busy_s` is the row's own clock: its attempts and its own back-off, not the lane's waits.
+    throttled), `cost_usd` what they have cost, None once that of one is unknown.  `busy_s` is the row's own clock:
+    its attempts and its own back-off, not the lane's waits.
     `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the
     lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
     `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
@@ -66,6 +67,7 @@ class RowState:
     __slots__ = (
         "attempts",
         "busy_s",
+        "cost_usd",
         "input_tokens",
         "lane_failures",
         "latency_s",
@@ -87,7 +89,7 @@ class RowState:
         self.request: Request | None = None
         self.unread: RawReply | None = row.unread
         self.attempts = 0
-        self.requests = 0
+        self.requests = 0 if row.spent is None else row.spent.requests
         self.repairs = 0
         self.lane_failures = row.lane_failures
         self.oks_before = 0
@@ -95,8 +97,9 @@ class RowState:
         self.suspect = row.lane_failures > 0
         self.busy_s = 0.0
         self.send_number = 0
-        self.input_tokens: int | None = None
-        self.output_tokens: int | None = None
+        self.input_tokens: int | None = None if row.spent is None else row.spent.input_tokens
+        self.output_tokens: int | None = None if row.spent is None else row.spent.output_tokens
+        self.cost_usd: float | None = 0.0 if row.spent is None else row.spent.cost_usd
         self.latency_s: float | None = None
         self.model: str | None = None
 

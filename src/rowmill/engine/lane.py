@@ -18,6 +18,7 @@ from rowmill.engine.opening import ALIKE_ROWS
 from rowmill.engine.tally import LaneTally
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed
 from rowmill.ports import Clock, Provider
+from rowmill.prices import Price
 from rowmill.records import Failure, RawReply
 from rowmill.steps import RowState
 
@@ -27,13 +28,17 @@ TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer 
 
 @dataclass(frozen=True, slots=True)
 class LaneConfig:
-    """What a lane is told.  `in_flight` is the concurrency limit (>= 1); times are in seconds."""
+    """What a lane is told.
+
+    `in_flight` is the concurrency limit (>= 1); times are in seconds; `price` is None when it is unknown.
+    """
 
     name: str
     model: str
     in_flight: int = 20
     timeout_s: float = 120.0
     max_outage_s: float = 600.0
+    price: Price | None = None
 
 
 class Lane:

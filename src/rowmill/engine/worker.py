@@ -6,11 +6,12 @@ It must not know of threads, files or HTTP.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from rowmill.answers import AnswerSchema, read_answer
+from rowmill.answers import AnswerSchema, read_answer, repair_messages, reply_text
+from rowmill.billing import attempt_cost
 from rowmill.engine.lane import Lane
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
@@ -74,17 +75,39 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done:
     sent_at = desk.clock.wall()
     raw = unread if unread is not None else await _send(lane, desk, state)
     seen, reply = _read(lane, desk, state, raw, sent_at if unread is None else None)
-    if type(seen) is Answer:
+    if reply is not None:
         state.latency_s = raw.latency_s
+    if type(seen) is Answer:
         if unread is None:
+            state.requests += 1
             lane.succeeded(state)
         return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
     assert isinstance(seen, Failure)
-    if reply is not None:
-        state.latency_s = raw.latency_s
-    if unread is not None:
-        return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
-    return _after_failure(lane, desk, state, seen)
+    decision = _after_stored(desk, state, seen) if unread is not None else _after_failure(lane, desk, state, seen)
+    if type(decision) is Wait and decision.repair and reply is not None:
+        return _ask_for_repair(state, rules, decision, reply)
+    return decision
+
+
+def _after_stored(desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
+    """A reply of an earlier session has been read.  What only had to be read anew is never sent again."""
+    rules = desk.rules.retry
+    if state.row.reread:
+        rules = replace(rules, repair=0, attempts=1)
+    state.attempts += 1
+    return next_step(state, failure, rules, charged=True, random=desk.clock.random)
+
+
+def _ask_for_repair(state: RowState, rules: RowRules, wait: Wait, reply: Reply) -> Wait | Done:
+    """Puts the request for the repair in the row's place: its own messages, the bad reply and the fault."""
+    early = _prepare(state, rules)
+    if early is not None:
+        return early
+    assert state.request is not None
+    messages = repair_messages(state.request.messages, reply_text(reply), wait.why.message)
+    state.request = state.request._replace(messages=messages)
+    state.repairs += 1
+    return wait
 
 
 def _prepare(state: RowState, rules: RowRules) -> Done | None:
@@ -124,27 +147,35 @@ def _read(
             read = lane.provider.read(raw)
             if type(read) is Reply:
                 reply = read
-                _count_usage(lane, state, reply)
+                state.model = reply.model
                 seen = read_answer(reply, desk.rules.schema)
             else:
                 assert isinstance(read, Failure)
                 seen = read
     finally:
         if sent_at is not None:
-            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at))
+            cost_usd = _count(lane, state, raw, reply, seen if isinstance(seen, Failure) else None)
+            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at)._replace(cost_usd=cost_usd))
     return seen, reply
 
 
-def _count_usage(lane: Lane, state: RowState, reply: Reply) -> None:
+def _count(
+    lane: Lane, state: RowState, raw: RawReply | Failure, reply: Reply | None, failure: Failure | None
+) -> float | None:
+    """Adds tokens and cost of one attempt to its row's and its lane's; what it has cost."""
+    cost_usd = attempt_cost(lane.config.price, raw, reply, failure)
+    lane.tally.paid(cost_usd)
+    if state.cost_usd is not None:
+        state.cost_usd = None if cost_usd is None else state.cost_usd + cost_usd
+    if reply is None or reply.usage is NO_USAGE:
+        return cost_usd
     usage = reply.usage
-    state.model = reply.model
-    if usage is NO_USAGE:
-        return
     lane.tally.used(usage)
     if usage.input_tokens is not None:
         state.input_tokens = (state.input_tokens or 0) + usage.input_tokens
     if usage.output_tokens is not None:
         state.output_tokens = (state.output_tokens or 0) + usage.output_tokens
+    return cost_usd
 
 
 def _after_failure(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
@@ -194,7 +225,7 @@ def _attempt(
 
 
 def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
-    was_sent = state.requests > 0 or done.status is Status.OK
+    was_sent = state.requests > 0
     return Outcome(
         state.row.index,
         done.status,
@@ -202,10 +233,10 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         done.error,
         lane.config.name if was_sent else None,
         (state.model or lane.config.model) if was_sent else None,
-        state.requests + (done.status is Status.OK),
+        state.requests,
         None if state.latency_s is None else round(state.latency_s, 4),
         state.input_tokens,
         state.output_tokens,
-        None,
+        round(state.cost_usd, 12) if was_sent and state.cost_usd is not None else None,
         done.reasoning,
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowmill.errors import StopReason
-from rowmill.observers.wording import causes, duration, money, printable, rate, share
+from rowmill.observers.wording import causes, cost_words, duration, printable, rate, share
 from rowmill.records import GOOD, Figures, LaneFigures, Result, Status
 
 
@@ -83,7 +83,7 @@ def _figures(figures: Figures) -> list[str]:
         lines.append("rows       " + ", ".join(f"{number:,} {status}" for status, number in counts if number))
     lines.append(f"requests   {figures.requests:,}")
     tokens = f"tokens     {figures.input_tokens:,} in, {figures.output_tokens:,} out"
-    lines.append(f"{tokens}; cost {money(figures.cost_usd)}")
+    lines.append(f"{tokens}; cost {cost_words(figures)}")
     latencies = [
         f"{name} {duration(value)}"
         for name in ("p50", "p95", "p99")

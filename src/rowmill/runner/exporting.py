@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowmill.answers import AnswerSchema, compile_schema
+from rowmill.answers import AnswerSchema
 from rowmill.errors import RunFileError
 from rowmill.job import Job
 from rowmill.outputs import Batch, failure_record
@@ -73,7 +73,7 @@ def export(
 
 def write_output(reader: RunFileReader, job: Job, target: str, form: str, *, salvage: bool = False) -> int:
     """Streams every finished row into `target`; returns how many rows that were."""
-    schema: AnswerSchema | None = compile_schema(job.answer.schema_) if job.answer else None
+    schema: AnswerSchema | None = job.answer.compiled if job.answer else None
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()

@@ -11,6 +11,7 @@ from rowmill.engine.lane import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.ports import Provider
+from rowmill.prices import Price
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 
@@ -39,9 +40,9 @@ class Endpoint:
     def in_flight(self) -> int:
         return self.spec.limit
 
-    def lane_config(self, job: Job) -> LaneConfig:
+    def lane_config(self, job: Job, price: Price | None = None) -> LaneConfig:
         """What the engine is told."""
-        return LaneConfig(self.name, self.resolved.model, self.in_flight, job.timeout_s, job.max_outage_s)
+        return LaneConfig(self.name, self.resolved.model, self.in_flight, job.timeout_s, job.max_outage_s, price)
 
 
 def resolve_endpoints(job: Job) -> list[Endpoint]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.answers import AnswerSchema, compile_schema
+from rowmill.answers import AnswerSchema
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.outputs import AnswerColumn, OutputColumns
@@ -46,7 +46,7 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
     faults: list[str] = []
     prompt = _gather(faults, lambda: compile_prompt(job.messages))
-    schema = _gather(faults, lambda: compile_schema(job.answer.schema_) if job.answer else None)
+    schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
     form = _gather(faults, lambda: job.format or format_of(job.output))
     _gather(faults, lambda: check_writable(job.output))
     if faults or prompt is None or form is None:

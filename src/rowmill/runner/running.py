@@ -10,9 +10,10 @@ from typing import Any
 
 from rowmill.errors import ChangedError, JobError, OutputError, StopReason
 from rowmill.events import Event, Notice
-from rowmill.job import Job, apply_overrides
+from rowmill.job import AnswerSpec, Job, apply_overrides
 from rowmill.job.version import fingerprint
 from rowmill.ports import Chunk, Observer
+from rowmill.prices import Price
 from rowmill.records import GOOD, Result
 from rowmill.runner.exporting import (
     failures_path,
@@ -24,6 +25,7 @@ from rowmill.runner.exporting import (
 from rowmill.runner.lanes import Endpoint, redactor, resolve_endpoints
 from rowmill.runner.loop import leave, run_in_thread, signals
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
+from rowmill.runner.pricing import find_prices, odd_prices
 from rowmill.runner.session import Session
 from rowmill.runner.versions import decide, find_change
 from rowmill.store import changes
@@ -131,12 +133,19 @@ class Start:
         reason: StopReason | None = None
         try:
             prepare()
-            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
+            session = Session(
+                self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers, self._prices()
+            )
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(lambda: session.execute(self._versions))
         finally:
             self.writer.close(reason.value if reason is not None else None)
         return self._finish(session, reason, message)
+
+    def _prices(self) -> list[Price | None]:
+        for words in odd_prices(self.endpoints):
+            self._tell(Notice(words))
+        return find_prices(self.plan.job, self.endpoints)
 
     def settle_versions(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Compares the job with the one that finished rows were answered under; then makes it the file's job."""
@@ -161,8 +170,10 @@ class Start:
         self._set_versions(definition, accepted=False)
         current = list(self._versions.values())
         self.writer.do(lambda c: changes.try_unsent_again(c, current))
-        job = self.plan.job.to_json().decode()
-        self.writer.do(lambda c: changes.remember_job(c, job))
+        job = self.plan.job
+        fallback = "" if job.answer is None or job.answer.stand_in is None else _fallback_words(job.answer)
+        self.writer.do(lambda c: changes.apply_fallback(c, fallback))
+        self.writer.do(lambda c: changes.remember_job(c, job.to_json().decode()))
 
     def requeue(self, statuses: Sequence[str]) -> None:
         """Makes rows with these statuses pending, under a version of the job that stays accepted."""
@@ -240,6 +251,10 @@ class Start:
         writer.do(lambda c: changes.remember_written(c, _seal(job)))
         writer.close(None)
         return job.output, failures
+
+
+def _fallback_words(answer: AnswerSpec) -> str:
+    return json.dumps([answer.fallback, sorted(answer.fallback_for)], sort_keys=True, ensure_ascii=False)
 
 
 def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:

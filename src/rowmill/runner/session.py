@@ -18,6 +18,7 @@ from rowmill.events import Notice
 from rowmill.histogram import Histogram
 from rowmill.job.model import effective_params
 from rowmill.ports import Chunk, Observer
+from rowmill.prices import Price
 from rowmill.records import Figures
 from rowmill.runner.lanes import Endpoint, open_providers
 from rowmill.runner.loop import SystemClock
@@ -42,9 +43,11 @@ class Session:
         chunks: Iterator[Chunk] | None,
         size_hint: int | None,
         observers: Sequence[Observer],
+        prices: Sequence[Price | None],
     ) -> None:
         self._plan = plan
         self._endpoints = endpoints
+        self._prices = prices
         self._writer = writer
         self._chunks = chunks
         self._observers = observers
@@ -63,7 +66,8 @@ class Session:
             totals.requests,
             totals.input_tokens,
             totals.output_tokens,
-            totals.cost_usd,
+            totals.known_usd,
+            totals.unknown_costs,
             Histogram(totals.latencies),
         )
 
@@ -92,8 +96,8 @@ class Session:
         if self._stopped is not None:
             run.stop(self._stopped)
         async with open_providers(job, self._plan.schema, self._endpoints) as providers:
-            for endpoint, provider in zip(self._endpoints, providers, strict=True):
-                run.lanes.append(Lane(self._bounded(endpoint), provider, feed, clock, run.tell))
+            for endpoint, provider, price in zip(self._endpoints, providers, self._prices, strict=True):
+                run.lanes.append(Lane(self._bounded(endpoint, price), provider, feed, clock, run.tell))
             self._writer.begin(loop, versions)
             self._writer.snapshot = self._snapshot
             spool.start()
@@ -114,7 +118,14 @@ class Session:
 
     def _rules(self) -> RowRules:
         job = self._plan.job
-        retry = RetryRules(job.retry.attempts, job.retry.backoff_s, job.retry.max_backoff_s, job.row_timeout_s)
+        retry = RetryRules(
+            job.retry.attempts,
+            job.retry.backoff_s,
+            job.retry.max_backoff_s,
+            job.row_timeout_s,
+            0 if job.answer is None else job.answer.repair,
+            None if job.answer is None else job.answer.stand_in,
+        )
         params = effective_params(job, job.endpoints[0])
         return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
 
@@ -127,9 +138,9 @@ class Session:
             text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
         self._run.tell(Notice(text))
 
-    def _bounded(self, endpoint: Endpoint) -> Any:
+    def _bounded(self, endpoint: Endpoint, price: Price | None) -> Any:
         """The lane's configuration with no more in flight than there are descriptors for."""
-        config = endpoint.lane_config(self._plan.job)
+        config = endpoint.lane_config(self._plan.job, price)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = config.in_flight + SPARE_DESCRIPTORS
         if soft < wanted and soft < hard:
@@ -155,6 +166,8 @@ class Session:
             "requests": sum(lane.tally.requests for lane in lanes),
             "input_tokens": sum(lane.tally.input_tokens for lane in lanes),
             "output_tokens": sum(lane.tally.output_tokens for lane in lanes),
+            "cost_usd": sum(lane.tally.cost_usd for lane in lanes),
+            "unknown_costs": sum(lane.tally.unknown_costs for lane in lanes),
             "latencies": self._tally.latencies.buckets(),
             "snapshot": {
                 "total": figures.total,

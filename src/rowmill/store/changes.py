@@ -12,6 +12,8 @@ from typing import Any
 
 from rowmill.store import meta
 
+FALLEN = "'fallback', 'invalid', 'refused', 'truncated', 'filtered'"  # what a fallback may stand in for
+
 
 def remember_job(connection: sqlite3.Connection, job: str) -> None:
     """Stores the job, from which `retry` and `export` go on."""
@@ -54,14 +56,27 @@ def send_again_by_version(connection: sqlite3.Connection, ids: Sequence[int]) ->
 def read_again_by_version(connection: sqlite3.Connection, ids: Sequence[int]) -> int:
     """Has the stored replies of these versions' answered and invalid rows read again; how many."""
     return sum(
-        connection.execute(
-            "UPDATE rows SET requeued = 2 WHERE id >= 0 AND version = ? AND status IN ('ok', 'invalid') AND EXISTS "
-            "(SELECT 1 FROM attempts AS a WHERE a.id > rows.id << 16 AND a.id < (rows.id + 1) << 16 "
-            " AND a.body IS NOT NULL AND a.status_code < 300)",
-            (number,),
-        ).rowcount
-        for number in ids
+        _read_again(connection, "version = ? AND status IN ('ok', 'invalid', 'fallback')", (number,)) for number in ids
     )
+
+
+def _read_again(connection: sqlite3.Connection, which: str, values: Sequence[object]) -> int:
+    return connection.execute(
+        f"UPDATE rows SET requeued = 2 WHERE id >= 0 AND requeued = 0 AND {which} AND EXISTS "
+        "(SELECT 1 FROM attempts AS a WHERE a.id > rows.id << 16 AND a.id < (rows.id + 1) << 16 "
+        " AND a.body IS NOT NULL AND a.status_code < 300)",
+        tuple(values),
+    ).rowcount
+
+
+def apply_fallback(connection: sqlite3.Connection, fallback: str) -> int:
+    """Where the fallback (as text, empty for none) is not the one that rows ended under, has the stored replies of
+    rows read again that it may concern; how many.  Nothing is sent for them.
+    """
+    if (meta.get(connection, "fallback") or "") == fallback:
+        return 0
+    meta.put(connection, "fallback", fallback)
+    return _read_again(connection, f"status IN ({FALLEN})", ())
 
 
 def send_again_by_status(connection: sqlite3.Connection, statuses: Sequence[str]) -> int:

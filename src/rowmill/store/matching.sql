@@ -53,7 +53,8 @@ SELECT id, status, requeued, version, lane, attempts, answer, error, latency_s, 
        cost_usd, reasoning, duplicate_of, key
 FROM temp.moved_rows ORDER BY id;
 INSERT INTO main.attempts
-SELECT id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id, input_tokens, output_tokens
+SELECT id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id, input_tokens, output_tokens,
+       cost_usd
 FROM temp.moved_attempts ORDER BY id;
 
 DELETE FROM main.chunks WHERE id >= :first_chunk;

@@ -27,7 +27,7 @@ WHERE r.id BETWEEN ? AND ? AND r.requeued = 0
 """
 ATTEMPTS = """
 SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, a.packed, a.body, a.error,
-       a.request_id, a.input_tokens, a.output_tokens
+       a.request_id, a.input_tokens, a.output_tokens, a.cost_usd
 FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
 WHERE a.id > ? AND a.id < ? ORDER BY a.id
 """
@@ -56,22 +56,36 @@ class Session(NamedTuple):
     requests: int
     input_tokens: int
     output_tokens: int
+    cost_usd: float
+    unknown_costs: int
+    unconfirmed_usd: float
     latencies: Mapping[int, int]
     snapshot: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over finished rows and over all sessions; `cost_usd` is None when any row's is unknown."""
+    """Sums over finished rows and over all sessions.
+
+    `known_usd` is what attempts of known cost have cost, `unknown_costs` counts the others and `unconfirmed_usd` is
+    the worst case of those.
+    """
 
     counts: Mapping[str, int]
-    cost_usd: float | None
+    known_usd: float
+    unknown_costs: int
+    unconfirmed_usd: float
     requests: int
     input_tokens: int
     output_tokens: int
     latencies: Mapping[int, int]
     reasoning: bool
     duplicates: bool
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What all attempts have cost; None when that of one is unknown."""
+        return None if self.unknown_costs else self.known_usd
 
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
@@ -120,9 +134,8 @@ class RunFileReader:
         """Counts by status and sums."""
         with connections.translated(self.path):
             counts = count_rows(self._connection)
-            cost, unknown, reasoning, duplicates = self._connection.execute(
-                "SELECT sum(cost_usd), sum(cost_usd IS NULL AND attempts > 0), count(reasoning), count(duplicate_of) "
-                "FROM rows WHERE id >= 0 AND requeued = 0"
+            reasoning, duplicates = self._connection.execute(
+                "SELECT count(reasoning), count(duplicate_of) FROM rows WHERE id >= 0 AND requeued = 0"
             ).fetchone()
             sessions = self.sessions()
         latencies: dict[int, int] = {}
@@ -131,7 +144,9 @@ class RunFileReader:
                 latencies[bucket] = latencies.get(bucket, 0) + number
         return Totals(
             counts,
-            None if unknown else float(cost or 0.0),
+            sum(session.cost_usd for session in sessions),
+            sum(session.unknown_costs for session in sessions),
+            sum(session.unconfirmed_usd for session in sessions),
             sum(session.requests for session in sessions),
             sum(session.input_tokens for session in sessions),
             sum(session.output_tokens for session in sessions),
@@ -145,7 +160,7 @@ class RunFileReader:
         with connections.translated(self.path):
             rows = self._connection.execute("SELECT * FROM sessions ORDER BY id").fetchall()
         return [
-            Session._make([*row[:9], {int(k): v for k, v in json.loads(row[9]).items()}, json.loads(row[10])])
+            Session._make([*row[:12], {int(k): v for k, v in json.loads(row[12]).items()}, json.loads(row[13])])
             for row in rows
         ]
 
@@ -249,6 +264,7 @@ class RunFileReader:
                 "request_id": request_id,
                 "input_tokens": input_tokens,
                 "output_tokens": output_tokens,
+                "cost_usd": cost_usd,
                 "reply": None if body is None else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
             }
             for (
@@ -264,6 +280,7 @@ class RunFileReader:
                 request_id,
                 input_tokens,
                 output_tokens,
+                cost_usd,
             ) in rows
         ]
 

@@ -70,10 +70,12 @@ CREATE TABLE attempts (
     error         TEXT,
     request_id    TEXT,
     input_tokens  INTEGER,
-    output_tokens INTEGER
+    output_tokens INTEGER,
+    cost_usd      REAL
 );
 
--- Each start of a run on this file; ended is NULL while it runs and after a kill.
+-- Each start of a run on this file; ended is NULL while it runs and after a kill.  cost_usd is what attempts of
+-- known cost have cost, unknown_costs counts the others, unconfirmed_usd is the worst case of those.
 CREATE TABLE sessions (
     id             INTEGER PRIMARY KEY,
     started        REAL NOT NULL,
@@ -84,6 +86,9 @@ CREATE TABLE sessions (
     requests       INTEGER NOT NULL DEFAULT 0,
     input_tokens   INTEGER NOT NULL DEFAULT 0,
     output_tokens  INTEGER NOT NULL DEFAULT 0,
+    cost_usd       REAL NOT NULL DEFAULT 0,
+    unknown_costs  INTEGER NOT NULL DEFAULT 0,
+    unconfirmed_usd REAL NOT NULL DEFAULT 0,
     latencies      TEXT NOT NULL DEFAULT '{}',
     snapshot       TEXT NOT NULL DEFAULT '{}'
 );

@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rowmill.chunks import row_keys
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
-from rowmill.records import RawReply, Row
+from rowmill.records import RawReply, Row, Spent
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.chunktable import StoredChunk
@@ -28,7 +29,9 @@ CHUNKS_UNCOMMITTED = 8
 CHUNKS_AHEAD = 24
 REST_PER_WORK = 3.0
 LANE_KINDS = ("throttled", "reset", "forbidden")
-REREAD = 2
+UNCOUNTED_KINDS = ("throttled", "unreachable")
+TO_READ_KINDS = (None, "unread", "invalid")  # of a row that was cut off before its outcome was saved
+RESEND, REREAD = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +137,22 @@ class Spool:
         if not offsets:
             return ()
         history = reader.execute(
-            "SELECT id >> 16, kind, latency_s, packed, body FROM attempts WHERE id > ? AND id < ?",
+            "SELECT id >> 16, kind, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd "
+            "FROM attempts WHERE id > ? AND id < ? ORDER BY id",
             (first << 16, (last + 1) << 16),
         ).fetchall()
-        unread, lane_failures = _history(history, states, packer)
+        unread, lane_failures, spent = _history(history, states, packer)
         chunk = chunktable.load_chunk(stored, packer).take(offsets)
         return [
-            Row(index, values, chunk.faults.get(at), unread.get(index), lane_failures.get(index, 0))
+            Row(
+                index,
+                values,
+                chunk.faults.get(at),
+                unread.get(index),
+                lane_failures.get(index, 0),
+                spent.get(index),
+                states.get(index) == REREAD,
+            )
             for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
         ]
 
@@ -322,20 +334,48 @@ def _chained(first: Chunk | None, rest: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _history(
-    history: Sequence[tuple[int, str | None, float | None, int, bytes | None]],
+    history: Sequence[tuple[Any, ...]],
     states: Mapping[int, int],
     packer: Packer,
-) -> tuple[dict[int, RawReply], dict[int, int]]:
-    """Stored replies that are still to be read, and earlier attempts that looked like the lane's trouble."""
+) -> tuple[dict[int, RawReply], dict[int, int], dict[int, Spent]]:
+    """Stored replies that are still to be read, attempts that looked like the lane's trouble, and what rows took.
+
+    What is sent anew because somebody asked for it begins at nothing.
+    """
     unread: dict[int, RawReply] = {}
     lane_failures: dict[int, int] = {}
-    for index, kind, latency_s, packed, body in history:
+    spent: dict[int, Spent] = {}
+    for index, kind, latency_s, packed, body, status_code, *taken in history:
         state = states.get(index)
         if state == 0:
             continue
         if kind in LANE_KINDS:
             lane_failures[index] = lane_failures.get(index, 0) + 1
-        wanted = state == REREAD or (state is None and kind in (None, "unread"))
-        if body is not None and wanted:
+        if state != RESEND:
+            spent[index] = _added(spent.get(index), kind not in UNCOUNTED_KINDS, *taken)
+        if body is None or (status_code or 0) >= 300:
+            continue
+        if state == REREAD or (state is None and kind in TO_READ_KINDS):
             unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0)
-    return unread, lane_failures
+    return unread, lane_failures, spent
+
+
+def _added(
+    before: Spent | None,
+    counted: bool,
+    input_tokens: int | None,
+    output_tokens: int | None,
+    cost_usd: float | None,
+) -> Spent:
+    if before is None:
+        return Spent(int(counted), input_tokens, output_tokens, cost_usd)
+    return Spent(
+        before.requests + counted,
+        _sum(before.input_tokens, input_tokens),
+        _sum(before.output_tokens, output_tokens),
+        None if before.cost_usd is None or cost_usd is None else before.cost_usd + cost_usd,
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else one + other

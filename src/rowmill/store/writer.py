@@ -29,9 +29,9 @@ UNCOMMITTED_REPLIES = 1000
 
 INSERT_ATTEMPT = """
 INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
-                      input_tokens, output_tokens)
+                      input_tokens, output_tokens, cost_usd)
 VALUES (coalesce((SELECT max(id) FROM attempts WHERE id > ?1 AND id < ?1 + 65536), ?1) + 1,
-        ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+        ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 """
 INSERT_ROW = """
 INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error, latency_s, input_tokens,
@@ -40,7 +40,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 UPDATE_SESSION = """
 UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
-                    latencies = ?, snapshot = ?
+                    cost_usd = ?, unknown_costs = ?, unconfirmed_usd = ?, latencies = ?, snapshot = ?
 WHERE id = ?
 """
 
@@ -220,6 +220,9 @@ class Writer:
             shown["requests"],
             shown["input_tokens"],
             shown["output_tokens"],
+            shown.get("cost_usd", 0.0),
+            shown.get("unknown_costs", 0),
+            shown.get("unconfirmed_usd", 0.0),
             json.dumps(shown["latencies"]),
             json.dumps(shown["snapshot"]),
         )
@@ -274,6 +277,7 @@ class Writer:
             attempt.request_id,
             attempt.input_tokens,
             attempt.output_tokens,
+            attempt.cost_usd,
         )
 
     def _row_values(self, outcome: Outcome) -> tuple[Any, ...]:
