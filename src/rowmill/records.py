@@ -247,7 +247,8 @@ class Figures:
 class Result:
     """How a run ended.
 
-    `message` says what stopped it and what to do, empty when it finished.  `accuracy` is None where not asked for.
+    `message` says what stopped it and what to do, empty when it finished.  `accuracy` is None where not asked
+    for; `accuracy_lines` says it for a reader.
     `nothing_to_do` is true when every row had been finished before.
     """
 
@@ -260,3 +261,4 @@ class Result:
     run_file: str
     nothing_to_do: bool = False
     accuracy: Mapping[str, object] | None = None
+    accuracy_lines: Sequence[str] = ()

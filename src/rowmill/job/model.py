@@ -135,6 +135,17 @@ class PriceTag(_Part):
         return PriceSpec(**self.model_dump())
 
 
+class HttpSpec(_Part):
+    """What a server of its own kind takes, and where its answer stands; see `providers.http.HttpShape`."""
+
+    body: dict[str, JsonValue] | None = None
+    answer: Text | None = None
+    reasoning: Text | None = None
+    finish: Text | None = None
+    input_tokens: Text | None = None
+    output_tokens: Text | None = None
+
+
 class EndpointSpec(_Part):
     """One endpoint: a model behind an address.  Holds names of variables and files, never a key."""
 
@@ -147,6 +158,7 @@ class EndpointSpec(_Part):
     in_flight: Annotated[int | Literal["auto"], BeforeValidator(checks.in_flight)] = "auto"
     params: Params = {}
     price: PriceTag | None = None
+    http: HttpSpec | None = None
 
     @property
     def limit(self) -> int:
@@ -157,6 +169,8 @@ class EndpointSpec(_Part):
     def _one_key(self) -> Self:
         if self.key_env and self.key_file:
             raise PydanticCustomError("keys", "has both key_env and key_file; keep one")
+        if self.http is not None and not self.model.startswith("http/"):
+            raise PydanticCustomError("http", "`http` is for a model named http/NAME; name it so, or take `http` away")
         return self
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from rowmill.answers import AnswerSchema
 from rowmill.engine.lane import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
-from rowmill.ports import Provider
+from rowmill.ports import Provider, Transport
 from rowmill.prices import Price
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
+from rowmill.records import Failure, RawReply, Request
+
+if TYPE_CHECKING:
+    from rowmill.providers.http import HttpShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,10 @@ def resolve_endpoints(job: Job) -> list[Endpoint]:
         try:
             resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
             credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
-            endpoints.append(Endpoint(spec, resolved, credentials))
+            endpoint = Endpoint(spec, resolved, credentials)
+            if resolved.provider == "http":
+                make_provider(NoTransport(), endpoint, None)  # finds what is wrong with body and paths
+            endpoints.append(endpoint)
         except JobError as error:
             faults.extend(error.faults)
     if faults:
@@ -95,6 +103,44 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
         from rowmill.providers.local import LocalProvider
 
         return await LocalProvider.open(transport, endpoint.resolved, schema)
+    return make_provider(transport, endpoint, schema)
+
+
+def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
+    """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
+    if endpoint.resolved.provider == "anthropic":
+        from rowmill.providers.anthropic import AnthropicProvider
+
+        return AnthropicProvider(transport, endpoint.resolved, endpoint.credentials, schema)
+    if endpoint.resolved.provider == "http":
+        from rowmill.providers.http import HttpProvider
+
+        return HttpProvider(transport, endpoint.resolved, endpoint.credentials, schema, shape=shape_of(endpoint.spec))
     from rowmill.providers.openai import OpenAIProvider
 
     return OpenAIProvider(transport, endpoint.resolved, endpoint.credentials, schema)
+
+
+def shape_of(spec: EndpointSpec) -> HttpShape:
+    """The shape of a server of its own kind, as the job states it."""
+    from rowmill.providers.http import HttpShape
+
+    stated = {} if spec.http is None else spec.http.model_dump(exclude_none=True)
+    return HttpShape(**stated)
+
+
+class WritingProvider(Provider, Protocol):
+    """A provider that can also say what it would send."""
+
+    def body(self, request: Request) -> bytes:
+        """The request's body."""
+
+
+class NoTransport:
+    """For providers that only read or only write: nothing is sent through it."""
+
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
+        raise AssertionError("nothing is sent here")
+
+    async def close(self) -> None:
+        """Holds nothing."""

@@ -100,6 +100,7 @@ def open_input(plan: Plan) -> Input:
     known = source.columns()
     if known:
         check_columns(plan.prompt, known)
+        _check_expected(job, known)
         plan.output_columns(known)
     first = next(chunks, None)
     if first is None:
@@ -114,7 +115,15 @@ def open_input(plan: Plan) -> Input:
 def _check_first(plan: Plan, first: Chunk) -> None:
     if len(first.faults) < len(first):
         check_columns(plan.prompt, first.columns)
+        _check_expected(plan.job, first.columns)
     plan.output_columns(first.columns)
+
+
+def _check_expected(job: Job, columns: Sequence[str]) -> None:
+    expected = job.answer.expect if job.answer is not None else {}
+    missing = sorted(set(expected.values()).difference(columns))
+    if missing:
+        raise JobError(f"answer.expect: there is no column {', '.join(missing)}; there are {', '.join(columns)}")
 
 
 def watch_columns(plan: Plan) -> Callable[[Sequence[str]], None]:

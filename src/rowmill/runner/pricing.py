@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from urllib.parse import urlsplit
 
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.prices import Price, implausible, price_of
-from rowmill.providers.presets import load_presets
+from rowmill.providers.presets import sells_tokens
 from rowmill.runner.lanes import Endpoint
 
 
@@ -31,21 +30,10 @@ def odd_prices(endpoints: Sequence[Endpoint]) -> list[str]:
 
 def _price(job: Job, endpoint: Endpoint, today: date) -> Price | None:
     resolved, stated = endpoint.resolved, endpoint.spec.price
-    preset = resolved.preset if stated is None and _sells_tokens(endpoint) else None
+    preset = resolved.preset if stated is None and sells_tokens(resolved) else None
     if stated is None and preset is None:
         return None
     tier = effective_params(job, endpoint.spec).get("service_tier")
     context = {"service_tier": tier} if isinstance(tier, str) else {}
     override = None if stated is None else stated.spec
     return price_of(resolved.model, preset, override, today=today, context=context)
-
-
-def _sells_tokens(endpoint: Endpoint) -> bool:
-    """Whether the endpoint is the provider that the preset names, and not a server of somebody's own."""
-    if endpoint.resolved.preset is None:
-        return False
-    settings = load_presets()[endpoint.resolved.preset]
-    if settings.get("key") == "optional":
-        return False
-    known = settings.get("url")
-    return known is None or urlsplit(known).hostname == urlsplit(endpoint.resolved.url).hostname

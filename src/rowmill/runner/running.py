@@ -6,8 +6,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from rowmill.confusion import Accuracy
 from rowmill.errors import ChangedError, JobError, OutputError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job, apply_overrides
@@ -214,6 +215,7 @@ class Start:
     def _finish(self, session: Session, reason: StopReason, message: str) -> Result:
         figures = session.figures()
         output = failures = None
+        found = Found()
         pending: int | None = None
         reader = RunFileReader(self.plan.run_file, checked=False)
         try:
@@ -222,7 +224,7 @@ class Start:
                 pending = reader.row_total() - sum(counts.values())
             if pending == 0:
                 reason, message = StopReason.FINISHED, ""
-                output, failures = self._write_output(reader, counts)
+                output, failures, found = self._write_output(reader, counts)
             elif reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
                 message = "the input has not been read to its end; run the first command again to go on"
@@ -237,20 +239,35 @@ class Start:
             failures=failures,
             run_file=str(self.plan.run_file),
             nothing_to_do=reason is StopReason.FINISHED and figures.done > 0 and figures.session_rows == 0,
+            accuracy=found.object,
+            accuracy_lines=found.lines,
         )
 
-    def _write_output(self, reader: RunFileReader, counts: Mapping[str, int]) -> tuple[str, str | None]:
+    def _write_output(self, reader: RunFileReader, counts: Mapping[str, int]) -> tuple[str, str | None, Found]:
         """Writes output and failures, unless they stand there already as this run file would write them."""
         job = self.plan.job
         if _is_written(reader, job):
             path = failures_path(job.output)
-            return job.output, str(path) if path.exists() else None
-        write_output(reader, job, job.output, self.plan.format)
+            return job.output, str(path) if path.exists() else None, Found.stored(reader.fact("accuracy"))
+        accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
+        write_output(reader, job, job.output, self.plan.format, accuracy=accuracy)
         failures = write_failures(reader, job.output, counts)
+        found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
         writer = Writer(self.plan.run_file, bytes)
-        writer.do(lambda c: changes.remember_written(c, _seal(job)))
+        writer.do(lambda c: changes.remember_written(c, _seal(job), json.dumps(found)))
         writer.close(None)
-        return job.output, failures
+        return job.output, failures, found
+
+
+class Found(NamedTuple):
+    """What the answers were worth, as the run file keeps it beside the seal of the output."""
+
+    object: Mapping[str, object] | None = None
+    lines: Sequence[str] = ()
+
+    @classmethod
+    def stored(cls, text: str | None) -> Found:
+        return cls() if text is None else cls(*json.loads(text))
 
 
 def _fallback_words(answer: AnswerSpec) -> str:
@@ -309,7 +326,8 @@ def _old(path: Path, number: int) -> Path:
 def _seal(job: Job) -> str:
     """What an output that was written looked like from outside; the same again means that it is untouched."""
     stat = Path(job.output).stat()
-    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas]
+    expect = job.answer.expect if job.answer is not None else {}
+    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
     return json.dumps([str(Path(job.output).absolute()), stat.st_size, stat.st_mtime_ns, shape])
 
 

@@ -98,6 +98,10 @@ def try_unsent_again(connection: sqlite3.Connection, current: Sequence[int]) -> 
     ).rowcount
 
 
-def remember_written(connection: sqlite3.Connection, seal: str) -> None:
-    """Notes that the output stands as this run file would write it; any change of rows takes the note away."""
+def remember_written(connection: sqlite3.Connection, seal: str, accuracy: str) -> None:
+    """Notes that the output stands as this run file would write it, and what its answers were worth.
+
+    Any change of rows takes the seal away.
+    """
     meta.put(connection, "written", seal)
+    meta.put(connection, "accuracy", accuracy)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
-from rowmill.records import Outcome, Status
+from rowmill.records import Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.packing import Packer
@@ -30,6 +30,11 @@ SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, 
        a.request_id, a.input_tokens, a.output_tokens, a.cost_usd
 FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
 WHERE a.id > ? AND a.id < ? ORDER BY a.id
+"""
+REPLIES = """
+SELECT a.id >> 16, l.endpoint, a.latency_s, a.packed, a.body
+FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
+WHERE a.id > ? AND a.id < ? AND a.body IS NOT NULL AND a.status_code < 300 ORDER BY a.id
 """
 
 
@@ -246,6 +251,15 @@ class RunFileReader:
             "reply": replies[-1] if replies else None,
             "answer": None if outcome is None or outcome.answer is None else json.loads(outcome.answer),
             "attempts": attempts,
+        }
+
+    def replies(self, first: int, last: int) -> dict[int, tuple[str, RawReply]]:
+        """The last reply of each row from `first` to `last` that has one, with its endpoint's name."""
+        with connections.translated(self.path):
+            found = self._connection.execute(REPLIES, (first << 16, (last + 1) << 16)).fetchall()
+        return {
+            index: (endpoint, RawReply(200, {}, self._packer.unpack_body(packed, body), latency_s or 0.0))
+            for index, endpoint, latency_s, packed, body in found
         }
 
     def attempts(self, index: int) -> list[dict[str, Any]]:
