@@ -56,10 +56,10 @@ class RowState:
     """One row on its way: what has been asked, sent and used up so far.
 
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
-    throttled), `cost_usd` what they have cost, None once that of one is unknown.  `busy_s` is the row's own clock:
-    its attempts and its own back-off, not the lane's waits.
-    `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the
-    lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
+    throttled), `cost_usd` what they have cost, None once that of one is unknown; `reserved_usd` is what the budget
+    holds back for the send at hand.  `busy_s` is the row's own clock: its attempts and its own back-off, not the
+    lane's waits.  `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked
+    like the lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
     `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
     charged one of `attempts` and gives it back.
     """
@@ -78,6 +78,7 @@ class RowState:
         "repairs",
         "request",
         "requests",
+        "reserved_usd",
         "row",
         "send_number",
         "suspect",
@@ -89,6 +90,7 @@ class RowState:
         self.request: Request | None = None
         self.unread: RawReply | None = row.unread
         self.attempts = 0
+        self.reserved_usd = 0.0
         self.requests = 0 if row.spent is None else row.spent.requests
         self.repairs = 0
         self.lane_failures = row.lane_failures

@@ -180,3 +180,61 @@ def test_what_was_spent_on_rows_that_a_retry_mends_stays_in_the_total(tmp_path: 
         first = go(place).json()["cost_usd"]
         second = place.rowmill("retry", "out.jsonl", "--status", "invalid", "--json").json()["cost_usd"]
     assert second == pytest.approx(2 * first)
+
+
+# --- the budget ---------------------------------------------------------------------------------------------
+
+
+def test_a_budget_stops_the_run_and_a_larger_one_goes_on(tmp_path: Path) -> None:
+    """100 tokens of output: 0.08 USD a request at the worst, and that is what each costs."""
+    price = {"input": 0, "output": 800}
+    with Simulator(Behaviour(output_tokens=100, latency="0-0.02")) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, 40, price, params={"max_tokens": 100}, budget_usd=1)
+        stopped = go(place)
+        first = place.request_total()
+        more = place.rowmill("run", "job.yaml", "--json", "--budget-usd", "2")
+        second = place.request_total()
+        done = place.rowmill("run", "job.yaml", "--json", "--budget-usd", "10")
+    assert (stopped.code, first) == (4, 12)
+    assert "raise --budget-usd" in stopped.err
+    assert stopped.json()["cost_usd"] == pytest.approx(0.96)
+    assert not stopped.json()["output"]
+    assert (more.code, second) == (4, 25)
+    assert done.code == 0
+    assert done.json()["cost_usd"] == pytest.approx(3.2)
+
+
+def test_a_budget_without_a_price_or_a_limit_of_tokens_is_refused_with_what_to_state(tmp_path: Path) -> None:
+    with Simulator(Behaviour()) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, 2, None)
+        ended = place.rowmill("run", "job.yaml", "--budget-usd", "1")
+        assert place.request_total() == 0
+    assert ended.code == 2
+    assert "the price of sim is unknown" in ended.err
+    assert "price: {input: 0.15, output: 0.6}" in ended.err
+    assert "give --max-tokens" in ended.err
+
+
+def test_an_implausible_price_is_refused_with_a_budget(tmp_path: Path) -> None:
+    with Simulator(Behaviour()) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, 2, {"input": 2.5, "output": 10, "unit": "token"}, params={"max_tokens": 100})
+        ended = place.rowmill("run", "job.yaml", "--budget-usd", "1")
+        assert place.request_total() == 0
+    assert ended.code == 2
+    assert "budget_usd: sim: price.input of 2.5" in ended.err
+
+
+def test_requests_of_unknown_cost_stay_charged_at_their_worst_in_later_sessions(tmp_path: Path) -> None:
+    price = {"input": 0, "output": 800}
+    with Simulator(Behaviour(output_tokens=100, scripts={"*": "no-usage..."})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, 20, price, params={"max_tokens": 100}, budget_usd=0.4)
+        first = go(place)
+        sent = place.request_total()
+        again = go(place)
+        assert place.request_total() == sent == 5
+    assert (first.code, again.code) == (4, 4)
+    assert "0.4 of it unconfirmed" in again.err

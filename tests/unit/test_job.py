@@ -113,7 +113,7 @@ time_out_s: 3
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("budget_usd: 3", "budget_usd: `budget_usd` is not built yet in this version"),
+        ("pilot: 3", "pilot: `pilot` is not built yet in this version"),
         ("answer: {schema: {a: string}, repare: 1}", "did you mean repair?"),
         ("dedupe: true", "`dedupe` is not built yet"),
         ("rpm: 3", "`rpm` is not built yet"),

@@ -137,6 +137,10 @@ class AskOptions:
         float | None,
         _option("--max-outage-s", metavar="S", help="Longest outage to sit out (600).", panel=TIME),
     ] = None
+    budget_usd: Annotated[
+        float | None,
+        _option("--budget-usd", metavar="USD", help="Never spend more, all sessions together.", panel=TIME),
+    ] = None
     max_failure_rate: Annotated[
         float | None,
         _option("--max-failure-rate", metavar="R", help="Stop above it, after 50 rows.", panel=TIME),

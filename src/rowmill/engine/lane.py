@@ -19,7 +19,7 @@ from rowmill.engine.tally import LaneTally
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed
 from rowmill.ports import Clock, Provider
 from rowmill.prices import Price
-from rowmill.records import Failure, RawReply
+from rowmill.records import Failure, RawReply, Request
 from rowmill.steps import RowState
 
 MOST_WAITING_ROWS = 1000
@@ -30,7 +30,8 @@ TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer 
 class LaneConfig:
     """What a lane is told.
 
-    `in_flight` is the concurrency limit (>= 1); times are in seconds; `price` is None when it is unknown.
+    `in_flight` is the concurrency limit (>= 1); times are in seconds; `price` is None when it is unknown; `worst_usd`
+    says what a request may cost at most, None where that is not known.
     """
 
     name: str
@@ -39,6 +40,7 @@ class LaneConfig:
     timeout_s: float = 120.0
     max_outage_s: float = 600.0
     price: Price | None = None
+    worst_usd: Callable[[Request], float] | None = None
 
 
 class Lane:

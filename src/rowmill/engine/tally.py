@@ -35,6 +35,7 @@ class LaneTally:
         self.output_tokens = 0
         self.cost_usd = 0.0
         self.unknown_costs = 0
+        self.unconfirmed_usd = 0.0
         self.retries: Counter[str] = Counter()
         self.throttles: Counter[str] = Counter()
         self.ticks: deque[Tick] = deque(maxlen=WINDOW_S + 1)
@@ -48,10 +49,11 @@ class LaneTally:
         self.input_tokens += usage.input_tokens or 0
         self.output_tokens += usage.output_tokens or 0
 
-    def paid(self, cost_usd: float | None) -> None:
-        """Counts what one attempt has cost; None is unknown."""
+    def paid(self, cost_usd: float | None, worst_usd: float) -> None:
+        """Counts what one attempt has cost; None is unknown, and then at most `worst_usd`."""
         if cost_usd is None:
             self.unknown_costs += 1
+            self.unconfirmed_usd += worst_usd
         else:
             self.cost_usd += cost_usd
 

@@ -13,6 +13,7 @@ import msgspec
 from rowmill.answers import AnswerSchema, read_answer, repair_messages, reply_text
 from rowmill.billing import attempt_cost
 from rowmill.engine.lane import Lane
+from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.prompts import Prompt, TemplateFault
@@ -43,6 +44,7 @@ class Desk:
     rules: RowRules
     store: Store
     clock: Clock
+    purse: Purse
     finished: Callable[[Outcome, str | None], None]
 
 
@@ -64,14 +66,18 @@ async def work(lane: Lane, desk: Desk) -> None:
             lane.release()
 
 
-async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done:
-    """One request of one row, from its template to the decision what comes next."""
+async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done | None:
+    """One request of one row, from its template to the decision what comes next; None where it stays pending."""
     rules = desk.rules
     unread, state.unread = state.unread, None
     if unread is None and state.request is None:
         early = _prepare(state, rules)
         if early is not None:
             return early
+    if unread is None:
+        state.reserved_usd = _worst_usd(lane, desk, state)
+        if not await desk.purse.admit(state.reserved_usd):
+            return None
     sent_at = desk.clock.wall()
     raw = unread if unread is not None else await _send(lane, desk, state)
     seen, reply = _read(lane, desk, state, raw, sent_at if unread is None else None)
@@ -129,9 +135,30 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
 async def _send(lane: Lane, desk: Desk, state: RowState) -> RawReply | Failure:
     started_s = desk.clock.now()
     left_s = desk.rules.retry.row_timeout_s - state.busy_s
-    raw = await lane.send(state, min(lane.config.timeout_s, max(left_s, 0.001)))
+    raw: RawReply | Failure | None = None
+    try:
+        raw = await lane.send(state, min(lane.config.timeout_s, max(left_s, 0.001)))
+    finally:
+        if raw is None:  # dropped in flight: it may be billed
+            _settle(lane, desk, state, None)
     state.busy_s += desk.clock.now() - started_s
     return raw
+
+
+def _worst_usd(lane: Lane, desk: Desk, state: RowState) -> float:
+    worst_usd, request = lane.config.worst_usd, state.request
+    if worst_usd is None or request is None or desk.purse.budget is None:
+        return 0.0
+    return worst_usd(request)
+
+
+def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> None:
+    """Counts what one send has cost; where that is unknown, its worst case stands in."""
+    worst_usd = state.reserved_usd
+    if cost_usd is None and not worst_usd and lane.config.worst_usd is not None and state.request is not None:
+        worst_usd = lane.config.worst_usd(state.request)
+    lane.tally.paid(cost_usd, worst_usd)
+    desk.purse.settle(state.reserved_usd, cost_usd)
 
 
 def _read(
@@ -155,6 +182,7 @@ def _read(
     finally:
         if sent_at is not None:
             cost_usd = _count(lane, state, raw, reply, seen if isinstance(seen, Failure) else None)
+            _settle(lane, desk, state, cost_usd)
             desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at)._replace(cost_usd=cost_usd))
     return seen, reply
 
@@ -164,7 +192,6 @@ def _count(
 ) -> float | None:
     """Adds tokens and cost of one attempt to its row's and its lane's; what it has cost."""
     cost_usd = attempt_cost(lane.config.price, raw, reply, failure)
-    lane.tally.paid(cost_usd)
     if state.cost_usd is not None:
         state.cost_usd = None if cost_usd is None else state.cost_usd + cost_usd
     if reply is None or reply.usage is NO_USAGE:

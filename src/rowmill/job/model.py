@@ -186,6 +186,7 @@ class Job(_Part):
     answer: AnswerSpec | None = None
     endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.one_endpoint)]
     params: Params = {}
+    budget_usd: Money | None = None
     retry: RetrySpec = RetrySpec()
     timeout_s: Seconds = 120.0
     connect_timeout_s: Seconds = 10.0

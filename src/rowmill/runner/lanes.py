@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint of the job with its address and its key; `name` is what `_endpoint` shows."""
+    """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows."""
 
     spec: EndpointSpec
     resolved: ResolvedEndpoint
     credentials: Credentials
+    price: Price | None = None
 
     @property
     def name(self) -> str:
@@ -45,9 +46,11 @@ class Endpoint:
     def in_flight(self) -> int:
         return self.spec.limit
 
-    def lane_config(self, job: Job, price: Price | None = None) -> LaneConfig:
+    def lane_config(self, job: Job, worst_usd: Callable[[Request], float] | None = None) -> LaneConfig:
         """What the engine is told."""
-        return LaneConfig(self.name, self.resolved.model, self.in_flight, job.timeout_s, job.max_outage_s, price)
+        return LaneConfig(
+            self.name, self.resolved.model, self.in_flight, job.timeout_s, job.max_outage_s, self.price, worst_usd
+        )
 
 
 def resolve_endpoints(job: Job) -> list[Endpoint]:
@@ -83,10 +86,10 @@ def redactor(endpoints: Sequence[Endpoint]) -> Callable[[bytes], bytes]:
 @asynccontextmanager
 async def open_providers(
     job: Job, schema: AnswerSchema | None, endpoints: Sequence[Endpoint]
-) -> AsyncIterator[list[Provider]]:
+) -> AsyncIterator[list[WritingProvider]]:
     """One provider an endpoint, in order; everything is closed at the end."""
     async with AsyncExitStack() as stack:
-        providers: list[Provider] = []
+        providers: list[WritingProvider] = []
         for endpoint in endpoints:
             provider = await _open(job, schema, endpoint, stack)
             stack.push_async_callback(provider.close)
@@ -94,7 +97,7 @@ async def open_providers(
         yield providers
 
 
-async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> Provider:
+async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> WritingProvider:
     from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
     transport = PyreqwestTransport(connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file)

@@ -14,7 +14,6 @@ from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job, apply_overrides
 from rowmill.job.version import fingerprint
 from rowmill.ports import Chunk, Observer
-from rowmill.prices import Price
 from rowmill.records import GOOD, Result
 from rowmill.runner.exporting import (
     failures_path,
@@ -26,7 +25,7 @@ from rowmill.runner.exporting import (
 from rowmill.runner.lanes import Endpoint, redactor, resolve_endpoints
 from rowmill.runner.loop import leave, run_in_thread, signals
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
-from rowmill.runner.pricing import find_prices, odd_prices
+from rowmill.runner.pricing import odd_prices, priced
 from rowmill.runner.session import Session
 from rowmill.runner.versions import decide, find_change
 from rowmill.store import changes
@@ -56,7 +55,7 @@ def run(
     """
     with signals(leave, wanted=interrupts):
         plan = make_plan(job)
-        endpoints = resolve_endpoints(job)
+        endpoints = priced(job, resolve_endpoints(job))
         opened = _open(plan, fresh)
         lock = RunFileLock(plan.run_file)
         lock.acquire()
@@ -89,7 +88,7 @@ def retry(
             reader.close()
         job = apply_overrides(job, {"output": output.removesuffix(".rowmill"), **(overrides or {})})
         plan = make_plan(job, run_file=str(path))
-        endpoints = resolve_endpoints(job)
+        endpoints = priced(job, resolve_endpoints(job))
         lock = RunFileLock(path)
         lock.acquire()
         try:
@@ -120,6 +119,8 @@ class Start:
                     )
                 )
             self._warn_of_kill(reader)
+            for words in odd_prices(endpoints):
+                self._tell(Notice(words))
         finally:
             reader.close()
         self.writer = Writer(plan.run_file, redactor(endpoints))
@@ -134,19 +135,12 @@ class Start:
         reason: StopReason | None = None
         try:
             prepare()
-            session = Session(
-                self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers, self._prices()
-            )
+            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(lambda: session.execute(self._versions))
         finally:
             self.writer.close(reason.value if reason is not None else None)
         return self._finish(session, reason, message)
-
-    def _prices(self) -> list[Price | None]:
-        for words in odd_prices(self.endpoints):
-            self._tell(Notice(words))
-        return find_prices(self.plan.job, self.endpoints)
 
     def settle_versions(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Compares the job with the one that finished rows were answered under; then makes it the file's job."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rowmill.engine.feed import Feed
-from rowmill.engine.lane import Lane
+from rowmill.engine.lane import Lane, LaneConfig
 from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
@@ -17,12 +17,13 @@ from rowmill.errors import StopReason
 from rowmill.events import Notice
 from rowmill.histogram import Histogram
 from rowmill.job.model import effective_params
+from rowmill.limits.spend import Budget
 from rowmill.ports import Chunk, Observer
-from rowmill.prices import Price
-from rowmill.records import Figures
-from rowmill.runner.lanes import Endpoint, open_providers
+from rowmill.records import Figures, Request
+from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
+from rowmill.runner.pricing import max_tokens_of, worst_case_of
 from rowmill.steps import RetryRules
 from rowmill.store.matching import Matched
 from rowmill.store.reader import RunFileReader
@@ -43,20 +44,19 @@ class Session:
         chunks: Iterator[Chunk] | None,
         size_hint: int | None,
         observers: Sequence[Observer],
-        prices: Sequence[Price | None],
     ) -> None:
         self._plan = plan
         self._endpoints = endpoints
-        self._prices = prices
         self._writer = writer
         self._chunks = chunks
         self._observers = observers
         self._run: Run | None = None
         self._tally: Tally | None = None
         self._stopped: StopReason | None = None
+        self._money: Budget | None = None
         reader = RunFileReader(plan.run_file, checked=False)
         try:
-            totals = reader.totals()
+            self._totals = totals = reader.totals()
             stored = reader.row_total() if reader.fact("complete") == "1" else None
         finally:
             reader.close()
@@ -96,13 +96,14 @@ class Session:
         if self._stopped is not None:
             run.stop(self._stopped)
         async with open_providers(job, self._plan.schema, self._endpoints) as providers:
-            for endpoint, provider, price in zip(self._endpoints, providers, self._prices, strict=True):
-                run.lanes.append(Lane(self._bounded(endpoint, price), provider, feed, clock, run.tell))
+            for endpoint, provider in zip(self._endpoints, providers, strict=True):
+                config = self._bounded(endpoint.lane_config(job, self._worst_usd(endpoint, provider)))
+                run.lanes.append(Lane(config, provider, feed, clock, run.tell))
             self._writer.begin(loop, versions)
             self._writer.snapshot = self._snapshot
             spool.start()
             try:
-                return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate))
+                return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, self._budget()))
             finally:
                 spool.stop()
                 await asyncio.to_thread(spool.join, 1.0)
@@ -138,9 +139,23 @@ class Session:
             text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
         self._run.tell(Notice(text))
 
-    def _bounded(self, endpoint: Endpoint, price: Price | None) -> Any:
+    def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
+        return worst_case_of(endpoint.price, max_tokens_of(self._plan.job, endpoint), provider.body)
+
+    def _budget(self) -> Budget | None:
+        limit_usd = self._plan.job.budget_usd
+        if limit_usd is None:
+            return None
+        spent = self._totals
+        if spent.unknown_costs and not spent.unconfirmed_usd:
+            assert self._run is not None
+            text = f"{spent.unknown_costs:,} earlier requests of unknown cost are not counted in the budget"
+            self._run.tell(Notice(text))
+        self._money = Budget(limit_usd, spent.known_usd + spent.unconfirmed_usd, spent.unconfirmed_usd)
+        return self._money
+
+    def _bounded(self, config: LaneConfig) -> LaneConfig:
         """The lane's configuration with no more in flight than there are descriptors for."""
-        config = endpoint.lane_config(self._plan.job, price)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = config.in_flight + SPARE_DESCRIPTORS
         if soft < wanted and soft < hard:
@@ -168,6 +183,9 @@ class Session:
             "output_tokens": sum(lane.tally.output_tokens for lane in lanes),
             "cost_usd": sum(lane.tally.cost_usd for lane in lanes),
             "unknown_costs": sum(lane.tally.unknown_costs for lane in lanes),
+            # What is in flight counts as spent, in case the process is killed.
+            "unconfirmed_usd": sum(lane.tally.unconfirmed_usd for lane in lanes)
+            + (self._money.reserved_usd if self._money is not None else 0.0),
             "latencies": self._tally.latencies.buckets(),
             "snapshot": {
                 "total": figures.total,
