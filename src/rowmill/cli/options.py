@@ -175,6 +175,9 @@ class JobOptions(AskOptions):
     where: Annotated[
         str | None, _option("--where", metavar="EXPR", help="Only rows for which it holds.", panel=ROWS)
     ] = None
+    pilot: Annotated[
+        int | None, _option("--pilot", metavar="N", help="First N rows at random, then a quote.", panel=ROWS)
+    ] = None
     empty: Annotated[
         str | None, _option("--empty", metavar="send|skip|fail", help="For rows without text.", panel=ROWS)
     ] = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
-    "": frozenset({"dedupe", "pilot", "query", "table"}),
+    "": frozenset({"dedupe", "query", "table"}),
     "endpoints": frozenset(
         {
             "headroom",
@@ -29,18 +29,14 @@ OPTIONS = frozenset(
     {
         "--dedupe",
         "--headroom",
-        "--pilot",
         "--query",
         "--rpm",
         "--table",
         "--tpm",
-        "--yes",
-        "-y",
     }
 )
 
 COMMANDS: Mapping[str, str] = {
-    "quote": "pilot on a sample: cost and time",
     "simulate": "an OpenAI-compatible server with latency, limits and faults",
     "tune": "measure several concurrencies on a sample",
 }

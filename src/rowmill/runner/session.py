@@ -54,6 +54,7 @@ class Session:
         self._tally: Tally | None = None
         self._stopped: StopReason | None = None
         self._money: Budget | None = None
+        self.after_pilot = False
         reader = RunFileReader(plan.run_file, checked=False)
         try:
             self._totals = totals = reader.totals()
@@ -134,6 +135,9 @@ class Session:
         assert self._run is not None
         assert self._tally is not None
         self._tally.moved(changed)
+        if self.after_pilot and not matched.left:
+            self._run.tell(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
+            return
         text = f"the input has changed: {matched.found:,} finished rows were found again in it"
         if matched.left:
             text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"

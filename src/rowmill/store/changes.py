@@ -98,6 +98,23 @@ def try_unsent_again(connection: sqlite3.Connection, current: Sequence[int]) -> 
     ).rowcount
 
 
+def begin_sample(connection: sqlite3.Connection) -> None:
+    """What comes into the run file next is a pilot's sample of the input."""
+    meta.put(connection, "sampled", "1")
+
+
+def end_sample(connection: sqlite3.Connection) -> None:
+    """The sample has been read, which is not the whole input."""
+    meta.put(connection, "complete", "0")
+
+
+def take_over_sample(connection: sqlite3.Connection) -> bool:
+    """The whole input comes next; whether what is stored so far is a sample."""
+    was_sampled = meta.get(connection, "sampled") == "1"
+    meta.put(connection, "sampled", "0")
+    return was_sampled
+
+
 def remember_written(connection: sqlite3.Connection, seal: str, accuracy: str) -> None:
     """Notes that the output stands as this run file would write it, and what its answers were worth.
 

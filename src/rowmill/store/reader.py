@@ -124,6 +124,10 @@ class RunFileReader:
         with connections.translated(self.path):
             return meta.get(self._connection, name)
 
+    def holds_sample(self) -> bool:
+        """Whether the input stored so far is a pilot's sample."""
+        return self.fact("sampled") == "1"
+
     def columns(self) -> list[str]:
         """The input's columns."""
         with connections.translated(self.path):
@@ -261,6 +265,16 @@ class RunFileReader:
             index: (endpoint, RawReply(200, {}, self._packer.unpack_body(packed, body), latency_s or 0.0))
             for index, endpoint, latency_s, packed, body in found
         }
+
+    def seconds(self) -> dict[int, float]:
+        """Time in flight of each row over all its attempts; for run files that hold a sample."""
+        with connections.translated(self.path):
+            return dict(
+                self._connection.execute(
+                    "SELECT id >> 16, sum(latency_s) FROM attempts WHERE id >= 0 AND latency_s IS NOT NULL "
+                    "GROUP BY id >> 16"
+                ).fetchall()
+            )
 
     def attempts(self, index: int) -> list[dict[str, Any]]:
         """Every request that was made for one row, oldest first."""
