@@ -113,9 +113,9 @@ time_out_s: 3
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("pilot: 3", "pilot: `pilot` is not built yet in this version"),
+        ("table: x", "table: `table` is not built yet in this version"),
         ("answer: {schema: {a: string}, repare: 1}", "did you mean repair?"),
-        ("dedupe: true", "`dedupe` is not built yet"),
+        ("query: x", "`query` is not built yet"),
         ("rpm: 3", "`rpm` is not built yet"),
         ("temperature: 0", "did you mean params.temperature?"),
         ("max_retries: 3", "did you mean retry.attempts?"),

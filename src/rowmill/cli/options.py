@@ -175,6 +175,15 @@ class JobOptions(AskOptions):
     where: Annotated[
         str | None, _option("--where", metavar="EXPR", help="Only rows for which it holds.", panel=ROWS)
     ] = None
+    dedupe: Annotated[
+        bool | None,
+        typer.Option(
+            "--dedupe",
+            help="Send equal rows once (equal in what the prompt uses).",
+            rich_help_panel=ROWS,
+            show_default=False,
+        ),
+    ] = None
     pilot: Annotated[
         int | None, _option("--pilot", metavar="N", help="First N rows at random, then a quote.", panel=ROWS)
     ] = None

@@ -196,6 +196,7 @@ class Job(_Part):
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
     run_file: Text | None = None
+    dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
     limit: Count | None = None
     sample: Count | None = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
-    "": frozenset({"dedupe", "query", "table"}),
+    "": frozenset({"query", "table"}),
     "endpoints": frozenset(
         {
             "headroom",
@@ -27,7 +27,6 @@ KEYS: Mapping[str, frozenset[str]] = {
 
 OPTIONS = frozenset(
     {
-        "--dedupe",
         "--headroom",
         "--query",
         "--rpm",

@@ -167,5 +167,6 @@ def _excerpt(reader: RunFileReader, outcome: Outcome, line: str | None) -> str |
     """The last reply's beginning, or the input line that is no row."""
     if line is not None:
         return line
-    replies = [attempt["reply"] for attempt in reader.attempts(outcome.index) if attempt["reply"]]
+    sent = outcome.index if outcome.duplicate_of is None else outcome.duplicate_of
+    replies = [attempt["reply"] for attempt in reader.attempts(sent) if attempt["reply"]]
     return str(replies[-1])[:RAW_CHARS] if replies else None

@@ -19,7 +19,7 @@ from rowmill.histogram import Histogram
 from rowmill.job.model import effective_params
 from rowmill.limits.spend import Budget
 from rowmill.ports import Chunk, Observer
-from rowmill.records import Figures, Request
+from rowmill.records import Figures, Request, Status
 from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
@@ -113,9 +113,10 @@ class Session:
         names = self._plan.names
         return Spool(
             self._writer,
-            SpoolRules(names, names, watch_columns(self._plan)),
+            SpoolRules(names, names, watch_columns(self._plan), self._plan.job.dedupe),
             self._chunks,
             lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
+            lambda number: _on_loop(loop, self._followed, number),
         )
 
     def _rules(self) -> RowRules:
@@ -130,6 +131,11 @@ class Session:
         )
         params = effective_params(job, job.endpoints[0])
         return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
+
+    def _followed(self, number: int) -> None:
+        """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""
+        assert self._tally is not None
+        self._tally.moved({Status.OK: number})
 
     def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:
         assert self._run is not None

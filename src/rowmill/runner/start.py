@@ -179,10 +179,13 @@ class Start:
                 message = "the input has not been read to its end; run the first command again to go on"
         finally:
             reader.close()
+        if self.plan.job.dedupe:
+            figures = replace(figures, counts=counts)
         idle = reason is StopReason.FINISHED and figures.done > 0 and figures.session_rows == 0
         return replace(
             self.stopped(Ended(session, reason, message)),
             exit_code=exit_code(reason, counts),
+            figures=figures,
             output=output,
             failures=failures,
             nothing_to_do=idle,

@@ -20,10 +20,16 @@ from rowmill.store import connection as connections
 from rowmill.store.packing import Packer
 
 OUTCOMES = """
-SELECT r.id, r.status, r.answer, r.error, l.endpoint, l.model, r.attempts, r.latency_s, r.input_tokens,
-       r.output_tokens, r.cost_usd, r.reasoning, r.duplicate_of
-FROM rows AS r LEFT JOIN lanes AS l ON l.id = r.lane
-WHERE r.id BETWEEN ? AND ? AND r.requeued = 0
+SELECT r.id, coalesce(d.status, r.status), coalesce(d.answer, r.answer), coalesce(d.error, r.error), l.endpoint,
+       l.model, r.attempts, r.latency_s, r.input_tokens, r.output_tokens, r.cost_usd,
+       coalesce(d.reasoning, r.reasoning), r.duplicate_of
+FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
+               LEFT JOIN lanes AS l ON l.id = coalesce(d.lane, r.lane)
+WHERE r.id BETWEEN ? AND ? AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0)
+"""
+COUNTS = """
+SELECT coalesce(d.status, r.status), count(*) FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
+WHERE r.id >= 0 AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0) GROUP BY 1
 """
 ATTEMPTS = """
 SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, a.packed, a.body, a.error,
@@ -95,11 +101,7 @@ class Totals:
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
     """Finished rows of the input by status."""
-    return dict(
-        connection.execute(
-            "SELECT status, count(*) FROM rows WHERE id >= 0 AND requeued = 0 GROUP BY status"
-        ).fetchall()
-    )
+    return dict(connection.execute(COUNTS).fetchall())
 
 
 class RunFileReader:

@@ -56,6 +56,13 @@ CREATE TABLE rows (
     key           BLOB
 );
 
+-- Of rows with one key the one that is sent, where duplicates are not; the others in rows follow it: their status is
+-- 'duplicate', duplicate_of is its id, and how they ended is how it did.
+CREATE TABLE leaders (
+    key BLOB PRIMARY KEY,
+    id  INTEGER NOT NULL
+) WITHOUT ROWID;
+
 -- Every request, append only.  id is 65,536 times the row's index plus 1, 2, ...; kind is NULL for a valid answer.
 -- packed says how body is stored: 0 as it is, 1 zstd, 2 zstd with the dictionary in meta.
 CREATE TABLE attempts (

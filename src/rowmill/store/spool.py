@@ -11,15 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rowmill.chunks import row_keys
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
-from rowmill.records import RawReply, Row, Spent
+from rowmill.records import Fault, Row
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.chunktable import StoredChunk
+from rowmill.store.duplicates import follow
+from rowmill.store.history import REREAD, history_of
 from rowmill.store.matching import Matched, match
 from rowmill.store.packing import Packer
 from rowmill.store.reader import count_rows
@@ -28,10 +29,6 @@ from rowmill.store.writer import Writer
 CHUNKS_UNCOMMITTED = 8
 CHUNKS_AHEAD = 24
 REST_PER_WORK = 3.0
-LANE_KINDS = ("throttled", "reset", "forbidden")
-UNCOUNTED_KINDS = ("throttled", "unreachable")
-TO_READ_KINDS = (None, "unread", "invalid")  # of a row that was cut off before its outcome was saved
-RESEND, REREAD = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +36,20 @@ class SpoolRules:
     """`key_names`: columns that keys are made of (None: all); `value_names`: columns that workers need (None: all).
 
     `check_columns` is called with the names of all columns seen so far whenever a new one turns up, and may raise.
+    `dedupe`: of rows with one key only the first is handed out.
     """
 
     key_names: Sequence[str] | None
     value_names: Sequence[str] | None
     check_columns: Callable[[Sequence[str]], None]
+    dedupe: bool = False
 
 
 class Spool:
     """One session's input.  `chunks` None means: go on from what is stored.
 
     `moved` is called in the spool's thread when rows had to be matched again, with what was found and the counts by
-    status that changed.
+    status that changed; `followed` in the feed's when that many rows turned out to be duplicates.
     """
 
     def __init__(
@@ -59,11 +58,13 @@ class Spool:
         rules: SpoolRules,
         chunks: Iterator[Chunk] | None,
         moved: Callable[[Matched, Mapping[str, int]], None],
+        followed: Callable[[int], None] = lambda number: None,
     ) -> None:
         self._writer = writer
         self._rules = rules
         self._chunks = chunks
         self._moved = moved
+        self._followed = followed
         self._key_names = chunktable.key_names_text(rules.key_names)
         self._packer = Packer()
         self._state = threading.Condition()
@@ -134,6 +135,8 @@ class Spool:
         )
         indices = stored.indices()
         offsets = [at for at, index in enumerate(indices) if states.get(index, 1) != 0]
+        if self._rules.dedupe and offsets:
+            offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
         if not offsets:
             return ()
         history = reader.execute(
@@ -141,7 +144,7 @@ class Spool:
             "FROM attempts WHERE id > ? AND id < ? ORDER BY id",
             (first << 16, (last + 1) << 16),
         ).fetchall()
-        unread, lane_failures, spent = _history(history, states, packer)
+        unread, lane_failures, spent = history_of(history, states, packer)
         chunk = chunktable.load_chunk(stored, packer).take(offsets)
         return [
             Row(
@@ -155,6 +158,16 @@ class Spool:
             )
             for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
         ]
+
+    def _leading(self, stored: StoredChunk, offsets: Sequence[int], faults: Mapping[int, Fault]) -> list[int]:
+        """Those of the offsets whose rows are to be sent; the others are written as followers."""
+        keys, indices = list(chunktable.split_keys(stored.keys)), stored.indices()
+        asked = [(keys[at], indices[at]) for at in offsets if at not in faults]
+        version = self._writer.version
+        followers = self._writer.do(lambda c: follow(c, asked, stored.key_names, version))
+        if followers:
+            self._followed(len(followers))
+        return [at for at in offsets if indices[at] not in followers]
 
     def _run(self) -> None:
         try:
@@ -331,51 +344,3 @@ def _chained(first: Chunk | None, rest: Iterator[Chunk]) -> Iterator[Chunk]:
     for chunk in rest:
         if len(chunk):
             yield chunk
-
-
-def _history(
-    history: Sequence[tuple[Any, ...]],
-    states: Mapping[int, int],
-    packer: Packer,
-) -> tuple[dict[int, RawReply], dict[int, int], dict[int, Spent]]:
-    """Stored replies that are still to be read, attempts that looked like the lane's trouble, and what rows took.
-
-    What is sent anew because somebody asked for it begins at nothing.
-    """
-    unread: dict[int, RawReply] = {}
-    lane_failures: dict[int, int] = {}
-    spent: dict[int, Spent] = {}
-    for index, kind, latency_s, packed, body, status_code, *taken in history:
-        state = states.get(index)
-        if state == 0:
-            continue
-        if kind in LANE_KINDS:
-            lane_failures[index] = lane_failures.get(index, 0) + 1
-        if state != RESEND:
-            spent[index] = _added(spent.get(index), kind not in UNCOUNTED_KINDS, *taken)
-        if body is None or (status_code or 0) >= 300:
-            continue
-        if state == REREAD or (state is None and kind in TO_READ_KINDS):
-            unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0)
-    return unread, lane_failures, spent
-
-
-def _added(
-    before: Spent | None,
-    counted: bool,
-    input_tokens: int | None,
-    output_tokens: int | None,
-    cost_usd: float | None,
-) -> Spent:
-    if before is None:
-        return Spent(int(counted), input_tokens, output_tokens, cost_usd)
-    return Spent(
-        before.requests + counted,
-        _sum(before.input_tokens, input_tokens),
-        _sum(before.output_tokens, output_tokens),
-        None if before.cost_usd is None or cost_usd is None else before.cost_usd + cost_usd,
-    )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return one if other is None else other if one is None else one + other

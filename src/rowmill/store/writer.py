@@ -50,8 +50,9 @@ Task = Callable[[sqlite3.Connection], Any]
 class Writer:
     """Queues records on the loop, writes them in its own thread; implements `ports.Store`.
 
-    `versions` maps an endpoint's name to the version of the job under which it answers; `redact` takes secrets out
-    of bytes; `snapshot` gives what `status` shows and is called in the writer's thread.
+    `version` is what rows stand under that no endpoint answered, `versions` maps an endpoint's name to the version of
+    the job under which it answers; `redact` takes secrets out of bytes; `snapshot` gives what `status` shows and is
+    called in the writer's thread.
     """
 
     def __init__(self, path: Path, redact: Callable[[bytes], bytes]) -> None:
@@ -72,7 +73,7 @@ class Writer:
         self._packer = Packer(meta.dictionary(self._connection))
         self._lanes: dict[tuple[str, str], int] = {}
         self._versions: Mapping[str, int] = {}
-        self._version = 0
+        self.version = 0
         self._seal_stands = True
         self.session_id: int | None = None
         self.snapshot: Callable[[], Mapping[str, Any]] | None = None
@@ -83,7 +84,7 @@ class Writer:
         """Opens a session on the engine's loop; `versions` maps endpoints to rows of the table versions."""
         self._loop = loop
         self._versions = versions
-        self._version = next(iter(versions.values()), 0)
+        self.version = next(iter(versions.values()), 0)
         self.session_id = self.do(_new_session)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -285,7 +286,7 @@ class Writer:
         return (
             outcome.index,
             outcome.status,
-            self._version if endpoint is None else self._versions.get(endpoint, self._version),
+            self.version if endpoint is None else self._versions.get(endpoint, self.version),
             None if endpoint is None else self._lane(endpoint, outcome.model or ""),
             outcome.attempts,
             None if outcome.answer is None else self._redact(outcome.answer),
