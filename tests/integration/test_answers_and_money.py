@@ -11,6 +11,7 @@ import pytest
 from tests.workplace import Ended, Workplace
 
 from rowmill.simulator import Behaviour, Simulator
+from rowmill.simulator.script import Fault, Step
 
 SCHEMA = {"mood": "good|bad"}
 GOOD = 'ok text="{\\"mood\\": \\"good\\"}"'
@@ -32,10 +33,6 @@ def go(place: Workplace, *more: str) -> Ended:
     return place.rowmill("run", "job.yaml", "--json", *more)
 
 
-def place_with(folder: Path, simulator: Simulator) -> Workplace:
-    return Workplace(folder, simulator)
-
-
 def test_an_invalid_answer_is_repaired_and_all_attempts_are_paid_for(tmp_path: Path) -> None:
     with Simulator(Behaviour(scripts={"row-0": f"{BAD}, {BAD}, {BAD}, {GOOD}"}, output_tokens=5)) as simulator:
         place = Workplace(tmp_path, simulator)
@@ -49,6 +46,43 @@ def test_an_invalid_answer_is_repaired_and_all_attempts_are_paid_for(tmp_path: P
     assert row["_cost_usd"] == pytest.approx(sum(costs))
     assert row["_cost_usd"] == pytest.approx(row["_input_tokens"] * 1e-3 + 20 * 2e-3)
     assert ended.json()["cost_usd"] == pytest.approx(row["_cost_usd"])
+
+
+@pytest.mark.parametrize(
+    ("step", "status", "requests"),
+    [
+        (Step(Fault.LENGTH, text='{"mood": "good", "why": "'), "truncated", 1),
+        (Step(Fault.LENGTH_NULL), "truncated", 1),
+        (Step(Fault.THINK, text='{"mood": "good"}'), "ok", 1),
+        (Step(text='x</think>{"mood": "good"}'), "ok", 1),
+        (Step(Fault.FENCED, text='{"mood": "good"}'), "ok", 1),
+        (Step(text='```\n{"mood": "good"}\n```'), "ok", 1),
+        (Step(text='{"mood": "Good"}'), "ok", 2),
+        (Step(text='{"mood": "good", "more": 1}'), "ok", 2),
+        (Step(text="{}"), "ok", 2),
+        (Step(text='{"mood": NaN}'), "ok", 2),
+        (Step(Fault.BAD_JSON), "ok", 2),
+        (Step(Fault.REFUSED), "refused", 1),
+        (Step(Fault.FILTERED), "filtered", 1),
+    ],
+)
+def test_only_answers_that_do_not_fit_are_repaired(tmp_path: Path, step: Step, status: str, requests: int) -> None:
+    with Simulator(Behaviour(scripts={"row-0": step})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, answer={"schema": SCHEMA, "repair": 1})
+        ended = go(place)
+        [row] = place.output()
+        assert (row["_status"], place.request_total()) == (status, requests), ended.err
+    if requests == 1 and status == "ok":
+        assert row["mood"] == "good"
+
+
+def test_a_braced_text_inside_an_answer_is_read_as_it_is(tmp_path: Path) -> None:
+    with Simulator(Behaviour(scripts={"row-0": Step(text='{"mood": "```good```"}')})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, answer={"schema": {"mood": "string"}})
+        go(place)
+        assert place.output()[0]["mood"] == "```good```"
 
 
 def test_the_prompt_of_a_repair_does_not_grow_by_each_failure(tmp_path: Path) -> None:
