@@ -97,5 +97,6 @@ class StopReason(StrEnum):
     MAX_DURATION = "max_duration"
     DISK_FULL = "disk_full"
     SOURCE = "source"  # the input broke off while it was read
+    DECLINED = "declined"  # the user did not approve of the quote
     INTERRUPTED = "interrupted"  # SIGINT
     TERMINATED = "terminated"  # SIGTERM

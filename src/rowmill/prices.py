@@ -98,6 +98,11 @@ class Price:
         self._worst = tuple(accumulate((_worst(rates) for _, rates in tiers), _dearer))
 
     @property
+    def is_free(self) -> bool:
+        """Whether nothing costs anything."""
+        return self._is_free
+
+    @property
     def tiers(self) -> tuple[tuple[int, Rates], ...]:
         """The rates by size of the input."""
         return self._tiers

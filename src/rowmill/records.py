@@ -41,12 +41,23 @@ class Fault(NamedTuple):
         return f"line {self.line}: {self.reason}"
 
 
+class Spent(NamedTuple):
+    """What earlier sessions sent for a row: requests that counted, tokens (None: unknown), USD (None: unknown)."""
+
+    requests: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
 class Row(NamedTuple):
     """One row of input on its way to a worker.
 
     `index` is its 0-based place in the input, `values` holds the columns that the job needs (templates,
     routing), `fault` is set when the input line could not be read, `unread` is a raw reply that an earlier
-    session stored but did not read, `lane_failures` counts its throttled, reset and 403 attempts of earlier sessions.
+    session stored but did not read, `lane_failures` counts its throttled, reset and 403 attempts of earlier sessions,
+    `spent` sums up all its attempts there, None where there were none.  `reread`: it has ended before, and its
+    stored reply is only to be read anew.
     """
 
     index: int  # type: ignore[assignment]  # shadows tuple.index, which nobody needs of a row
@@ -54,6 +65,8 @@ class Row(NamedTuple):
     fault: Fault | None = None
     unread: RawReply | None = None
     lane_failures: int = 0
+    spent: Spent | None = None
+    reread: bool = False
 
 
 class Message(NamedTuple):
@@ -140,6 +153,7 @@ class Attempt(NamedTuple):
     """One request as the run file logs it; append only.  `sent_at` is Unix time.
 
     `body` is the raw reply (of an error an excerpt), None where there was none; the store takes secrets out of it.
+    `cost_usd` is None where it is unknown, 0 where nothing was billed.
     """
 
     index: int  # type: ignore[assignment]
@@ -153,6 +167,7 @@ class Attempt(NamedTuple):
     request_id: str | None
     input_tokens: int | None
     output_tokens: int | None
+    cost_usd: float | None = None
 
 
 class Outcome(NamedTuple):
@@ -201,8 +216,9 @@ class LaneFigures:
 class Figures:
     """A run as it stands now: totals over all rows, rates of this session.
 
-    `total` and `pending` are None while the input's length is unknown; `cost_usd` is None when unknown;
-    `latency_s` has p50, p95 and p99 of winning attempts in seconds, None before the first.
+    `total` and `pending` are None while the input's length is unknown; `cost_usd` is what all attempts of all
+    sessions have cost, None when that of one is unknown; `known_usd` is the known part of it.  `latency_s` has p50,
+    p95 and p99 of winning attempts in seconds, None before the first.
     """
 
     total: int | None
@@ -219,6 +235,7 @@ class Figures:
     retries: Mapping[str, int]
     throttles: Mapping[str, int]
     lanes: Sequence[LaneFigures]
+    known_usd: float = 0.0
 
     @property
     def done(self) -> int:
@@ -230,7 +247,8 @@ class Figures:
 class Result:
     """How a run ended.
 
-    `message` says what stopped it and what to do, empty when it finished.  `accuracy` is None where not asked for.
+    `message` says what stopped it and what to do, empty when it finished.  `accuracy` is None where not asked
+    for; `accuracy_lines` says it for a reader.
     `nothing_to_do` is true when every row had been finished before.
     """
 
@@ -243,3 +261,4 @@ class Result:
     run_file: str
     nothing_to_do: bool = False
     accuracy: Mapping[str, object] | None = None
+    accuracy_lines: Sequence[str] = ()

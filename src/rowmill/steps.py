@@ -57,9 +57,10 @@ class RowState:
     """One row on its way: what has been asked, sent and used up so far.
 
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
-    throttled).  `busy_s` is the row's own clock: its attempts and its own back-off, not the lane's waits.
-    `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked like the
-    lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
+    throttled), `cost_usd` what they have cost, None once that of one is unknown; `reserved_usd` is what the budget
+    holds back for the send at hand.  `busy_s` is the row's own clock: its attempts and its own back-off, not the
+    lane's waits.  `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked
+    like the lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
     `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
     charged one of `attempts` and gives it back.  `held` is what the next send has reserved of the quota, by `need`.
     """
@@ -67,6 +68,7 @@ class RowState:
     __slots__ = (
         "attempts",
         "busy_s",
+        "cost_usd",
         "held",
         "input_tokens",
         "lane_failures",
@@ -80,6 +82,7 @@ class RowState:
         "request",
         "request_bytes",
         "requests",
+        "reserved_usd",
         "row",
         "send_number",
         "sent_at_s",
@@ -92,7 +95,8 @@ class RowState:
         self.request: Request | None = None
         self.unread: RawReply | None = row.unread
         self.attempts = 0
-        self.requests = 0
+        self.reserved_usd = 0.0
+        self.requests = 0 if row.spent is None else row.spent.requests
         self.repairs = 0
         self.lane_failures = row.lane_failures
         self.oks_before = 0
@@ -104,8 +108,9 @@ class RowState:
         self.request_bytes = 0
         self.need: Need | None = None
         self.held: Reservation | None = None
-        self.input_tokens: int | None = None
-        self.output_tokens: int | None = None
+        self.input_tokens: int | None = None if row.spent is None else row.spent.input_tokens
+        self.output_tokens: int | None = None if row.spent is None else row.spent.output_tokens
+        self.cost_usd: float | None = 0.0 if row.spent is None else row.spent.cost_usd
         self.latency_s: float | None = None
         self.model: str | None = None
 

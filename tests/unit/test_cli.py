@@ -316,6 +316,7 @@ def test_export_says_how_many_rows_on_stderr(command: Command) -> None:
         "escape_formulas": True,
         "answer_prefix": None,
         "meta_prefix": "m_",
+        "answer": None,
     }
 
 

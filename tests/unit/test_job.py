@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,9 @@ time_out_s: 3
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("budget_usd: 3", "budget_usd: `budget_usd` is not built yet in this version"),
-        ("answer: {schema: {a: string}, repair: 1}", "`repair` is not built yet"),
-        ("dedupe: true", "`dedupe` is not built yet"),
+        ("table: x", "table: `table` is not built yet in this version"),
+        ("answer: {schema: {a: string}, repare: 1}", "did you mean repair?"),
+        ("query: x", "`query` is not built yet"),
         ("take: 3", "`take` is not built yet"),
         ("temperature: 0", "did you mean params.temperature?"),
         ("max_retries: 3", "did you mean retry.attempts?"),
@@ -299,7 +300,8 @@ def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_schema_may_be_shorthand_json_or_a_file(tmp_path: Path) -> None:
-    (tmp_path / "s.json").write_text('{"type": "object"}', encoding="utf-8")
+    written = {"type": "object", "properties": {"a": {"type": "string"}}}
+    (tmp_path / "s.json").write_text(json.dumps(written), encoding="utf-8")
 
     def schema(text: str) -> object:
         answer = job(answer=text).answer
@@ -307,9 +309,82 @@ def test_a_schema_may_be_shorthand_json_or_a_file(tmp_path: Path) -> None:
 
     assert schema("label: good|bad") == "label: good|bad"
     assert schema("score:number") == "score:number"
-    assert schema('{"type": "object"}') == {"type": "object"}
-    assert schema(str(tmp_path / "s.json")) == {"type": "object"}
-    assert "not built yet" in refused(answer="module:Model")[0]
+    assert schema(json.dumps(written)) == written
+    assert schema(str(tmp_path / "s.json")) == written
+
+
+def test_a_schema_may_be_a_pydantic_model_beside_the_job_file(tmp_path: Path) -> None:
+    (tmp_path / "shapes_of_answers.py").write_text(
+        "from pydantic import BaseModel\nclass Mood(BaseModel):\n    mood: str\n    sure: float\n", encoding="utf-8"
+    )
+    (tmp_path / "job.yaml").write_text(f"{SMALL}answer: {{schema: 'shapes_of_answers:Mood'}}\n", encoding="utf-8")
+    answer = load_job(str(tmp_path / "job.yaml"), {}).answer
+    assert answer is not None
+    assert answer.compiled is not None
+    assert answer.compiled.columns == (("mood", "string"), ("sure", "number"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_module:Mood", "no_such_module cannot be imported"),
+        ("json:NoModel", "json has no NoModel"),
+        ("json:JSONDecoder", "json:JSONDecoder is no pydantic model"),
+    ],
+)
+def test_a_python_model_that_cannot_be_used_is_said_in_words(name: str, words: str) -> None:
+    [fault] = refused(answer=name)
+    assert fault.startswith(f"--answer: {words}")
+
+
+def test_everything_wrong_with_an_answer_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+    text = f"""{SMALL}answer:
+  schema: {{mood: good|bad}}
+  repair: 99
+  fallback: {{mood: medium}}
+  expect: {{temper: label}}
+budget: 3
+"""
+    found = faults(tmp_path, text)
+    assert [fault.partition(": ")[2].partition(": ")[0] for fault in found] == [
+        "answer.repair",
+        "answer.fallback",
+        "answer.expect",
+        "budget",
+    ]
+    assert "does not fit answer.schema: $.mood" in found[1]
+    assert found[2].endswith("the answer has no field temper; it has mood")
+
+
+def test_a_fault_in_a_schema_is_told_with_its_line_and_nothing_follows_from_it(tmp_path: Path) -> None:
+    [fault] = faults(tmp_path, f"{SMALL}answer:\n  schema: {{mood: strin}}\n  fallback: {{mood: x}}\n")
+    assert "answer.schema: mood: unknown type 'strin'; did you mean str?" in fault or "did you mean string?" in fault
+
+
+def test_statuses_that_no_fallback_may_stand_in_for_are_refused(tmp_path: Path) -> None:
+    text = f"{SMALL}answer: {{schema: {{a: string}}, fallback: {{a: x}}, fallback_for: [failed]}}\n"
+    [fault] = faults(tmp_path, text)
+    assert "failed is none of invalid, refused, truncated, filtered" in fault
+
+
+def test_an_answer_given_as_an_option_keeps_the_repair_of_the_job_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(f"{SMALL}answer: {{schema: {{a: string}}, repair: 2}}\n", encoding="utf-8")
+    answer = load_job(str(tmp_path / "job.yaml"), {"answer": "b: number"}).answer
+    assert answer is not None
+    assert (answer.schema_, answer.repair) == ("b: number", 2)
+
+
+def test_repair_fallback_expect_and_prices_do_not_change_the_version_of_a_job(tmp_path: Path) -> None:
+    plain, rich = tmp_path / "plain.yaml", tmp_path / "rich.yaml"
+    plain.write_text(f"{SMALL}answer: {{schema: {{a: string}}}}\n", encoding="utf-8")
+    more = "answer: {schema: {a: string}, repair: 2, fallback: {a: x}, expect: {a: label}}\n"
+    rich.write_text(f"{SMALL}{more}", encoding="utf-8")
+    assert definition(load_job(str(plain), {})) == definition(load_job(str(rich), {}))
+
+
+def test_a_job_with_an_answer_survives_the_run_file() -> None:
+    whole = job(answer="a: yes|no", model="m", url="http://localhost:1/v1")
+    assert Job.from_json(whole.to_json()) == whole
 
 
 def test_a_job_file_that_cannot_be_read_is_said_in_words(tmp_path: Path) -> None:

@@ -209,10 +209,10 @@ def test_a_finished_run_that_is_run_again_says_that_nothing_was_sent() -> None:
 
 
 def test_causes_latencies_and_accuracy_are_shown() -> None:
-    lines = summary_lines(result(figures=FIGURES, accuracy={"sentiment": 0.925}), "o.jsonl")
+    lines = summary_lines(result(figures=FIGURES, accuracy_lines=["accuracy of sentiment: 92.5 %"]), "o.jsonl")
     assert "latency    p50 210 ms, p95 500 ms, p99 1.2 s" in lines
     assert "retries    3 timeout, 2 server" in lines
-    assert "accuracy   sentiment 92.5 %" in lines
+    assert "accuracy of sentiment: 92.5 %" in lines
     assert not [line for line in lines if line.startswith("throttles")]
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from rowmill.cli import check, demo, export, retry, rows, run, status
+from rowmill.cli import check, demo, export, quote, retry, rows, run, status
 from rowmill.cli.terminal import NOTHING_SENT, guarded, say
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("check")(check.check)
+app.command("quote")(quote.quote)
 app.command("status")(status.status)
 app.command("retry")(retry.retry)
 app.command("export")(export.export)

@@ -15,6 +15,12 @@ def export(
     output: Output,
     target: Annotated[str, typer.Option("-o", "--output", metavar="OTHER", help="The file to write.")],
     options: ExportOptions,
+    answer: Annotated[
+        str | None,
+        typer.Option(
+            "--answer", metavar="SCHEMA", help="Read the stored replies by another schema.", show_default=False
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write finished rows in any format, also while the run goes on."""
@@ -28,6 +34,7 @@ def export(
         escape_formulas=bool(options.escape_formulas),
         answer_prefix=options.answer_prefix,
         meta_prefix=options.meta_prefix,
+        answer=answer,
     )
     if not quiet:
         say(f"{written:,} rows written to {target}")

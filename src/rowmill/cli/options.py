@@ -144,6 +144,10 @@ class AskOptions:
         float | None,
         _option("--max-outage-s", metavar="S", help="Longest outage to sit out (600).", panel=TIME),
     ] = None
+    budget_usd: Annotated[
+        float | None,
+        _option("--budget-usd", metavar="USD", help="Never spend more, all sessions together.", panel=TIME),
+    ] = None
     max_failure_rate: Annotated[
         float | None,
         _option("--max-failure-rate", metavar="R", help="Stop above it, after 50 rows.", panel=TIME),
@@ -177,6 +181,18 @@ class JobOptions(AskOptions):
     seed: Annotated[int | None, _option("--seed", metavar="N", help="Another sample (0).", panel=ROWS)] = None
     where: Annotated[
         str | None, _option("--where", metavar="EXPR", help="Only rows for which it holds.", panel=ROWS)
+    ] = None
+    dedupe: Annotated[
+        bool | None,
+        typer.Option(
+            "--dedupe",
+            help="Send equal rows once (equal in what the prompt uses).",
+            rich_help_panel=ROWS,
+            show_default=False,
+        ),
+    ] = None
+    pilot: Annotated[
+        int | None, _option("--pilot", metavar="N", help="First N rows at random, then a quote.", panel=ROWS)
     ] = None
     empty: Annotated[
         str | None, _option("--empty", metavar="send|skip|fail", help="For rows without text.", panel=ROWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from rowmill.errors import JobError
 
 if TYPE_CHECKING:
     from rowmill.job import Job
+    from rowmill.quote import Quote
     from rowmill.records import Result
 
 Source = Annotated[
@@ -29,6 +31,7 @@ def run(
         str | None,
         typer.Option(metavar="keep|rerun", help="Rows answered under another job.", show_default=False),
     ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Go on after the pilot without asking.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")] = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -45,9 +48,25 @@ def run(
         on_change=on_change,
         fresh=fresh,
         confirm=confirm if can_ask() and source != "-" else None,
+        approve=_approve(yes, may_spend=job.budget_usd is not None),
         observers=[Progress(quiet=quiet)],
     )
     finish(result, job.output, quiet, json)
+
+
+def _approve(yes: bool, *, may_spend: bool) -> Callable[[Quote], bool] | None:
+    """Shows a quote and asks; None where somebody would have to be asked and nobody is there."""
+    asks = can_ask() and not yes
+    if not asks and not yes and not may_spend:
+        return None
+
+    def approve(quote: Quote) -> bool:
+        from rowmill.observers.quotes import quote_lines
+
+        say(*quote_lines(quote))
+        return confirm("Go on with the rest?") if asks else True
+
+    return approve
 
 
 def job_of(source: str, options: JobOptions) -> Job:

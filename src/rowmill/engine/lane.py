@@ -21,7 +21,8 @@ from rowmill.errors import FailureKind, JobError
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
 from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
-from rowmill.records import Failure, RawReply
+from rowmill.prices import Price
+from rowmill.records import Failure, RawReply, Request
 from rowmill.steps import RowState
 
 MOST_WAITING_ROWS = 1000
@@ -32,7 +33,11 @@ TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer 
 
 @dataclass(frozen=True, slots=True)
 class LaneConfig:
-    """What a lane is told.  `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`."""
+    """What a lane is told; times are in seconds.
+
+    `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`; `price` is None when it is
+    unknown; `worst_usd` says what a request may cost at most, None where that is not known.
+    """
 
     name: str
     model: str
@@ -40,6 +45,8 @@ class LaneConfig:
     most_in_flight: int = 1024
     timeout_s: float = 120.0
     max_outage_s: float = 600.0
+    price: Price | None = None
+    worst_usd: Callable[[Request], float] | None = None
 
 
 class Lane:

@@ -14,10 +14,12 @@ from functools import partial
 from rowmill.engine.feed import Feed
 from rowmill.engine.lane import Lane
 from rowmill.engine.opening import Opening
+from rowmill.engine.purse import Purse
 from rowmill.engine.tally import LaneView, Tally
 from rowmill.engine.worker import Desk, RowRules, work
 from rowmill.errors import StopReason, StoreFullError
 from rowmill.events import Event, RunEnded, RunStarted
+from rowmill.limits.spend import Budget
 from rowmill.ports import Clock, Observer, Store
 from rowmill.records import Figures, Outcome, Status
 
@@ -28,10 +30,14 @@ SIGNALS = (StopReason.INTERRUPTED, StopReason.TERMINATED)
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """When a run stops by itself.  `max_failure_rate` is 0 to 1, looked at after 50 rows; None is no limit."""
+    """When a run stops by itself; None is no limit.
+
+    `max_failure_rate` is 0 to 1, looked at after 50 rows; `budget` knows what earlier sessions spent.
+    """
 
     max_duration_s: float | None = None
     max_failure_rate: float | None = None
+    budget: Budget | None = None
 
 
 class Run:
@@ -53,7 +59,8 @@ class Run:
         self._tally = tally
         self._observers = observers
         self._opening = Opening(has_succeeded=tally.counts[Status.OK] > 0)
-        self._desk = Desk(rules, store, clock, self._finished)
+        self._purse = Purse(self._out_of_money)
+        self._desk = Desk(rules, store, clock, self._purse, self._finished)
         self._limits = RunLimits()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: set[asyncio.Task[None]] = set()
@@ -85,6 +92,7 @@ class Run:
         """Runs until no row is left or something stops it; why, and what to tell the user."""
         self._loop = asyncio.get_running_loop()
         self._limits = limits
+        self._purse.budget = limits.budget
         if self._reason is not None:
             return self._reason, self._message
         self._tick()
@@ -160,6 +168,15 @@ class Run:
     def _stop_lanes(self) -> None:
         for lane in self.lanes:
             lane.stop()
+        self._purse.close()
+
+    def _out_of_money(self) -> None:
+        budget = self._purse.budget
+        assert budget is not None
+        words = f"budget_usd of {budget.limit_usd:g} USD: {budget.spent_usd:.4g} USD are spent"
+        if budget.unconfirmed_usd:
+            words += f" ({budget.unconfirmed_usd:.4g} of it unconfirmed: requests that may have been billed)"
+        self._stop(StopReason.BUDGET, f"{words}, and the next request may cost more than is left; raise --budget-usd")
 
     def _finished(self, outcome: Outcome, refusal: str | None) -> None:
         opening = self._opening

@@ -33,6 +33,9 @@ class LaneTally:
         self.failures = 0
         self.input_tokens = 0
         self.output_tokens = 0
+        self.cost_usd = 0.0
+        self.unknown_costs = 0
+        self.unconfirmed_usd = 0.0
         self.retries: Counter[str] = Counter()
         self.throttles: Counter[str] = Counter()
         self.ticks: deque[Tick] = deque(maxlen=WINDOW_S + 1)
@@ -45,6 +48,14 @@ class LaneTally:
     def used(self, usage: Usage) -> None:
         self.input_tokens += usage.input_tokens or 0
         self.output_tokens += usage.output_tokens or 0
+
+    def paid(self, cost_usd: float | None, worst_usd: float) -> None:
+        """Counts what one attempt has cost; None is unknown, and then at most `worst_usd`."""
+        if cost_usd is None:
+            self.unknown_costs += 1
+            self.unconfirmed_usd += worst_usd
+        else:
+            self.cost_usd += cost_usd
 
     def tick(self, now: float) -> None:
         """Called once a second; rates are differences over the last ten."""
@@ -79,7 +90,8 @@ class Before:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float | None = 0.0
+    cost_usd: float = 0.0
+    unknown_costs: int = 0
     latencies: Histogram = field(default_factory=Histogram)
 
 
@@ -95,7 +107,6 @@ class Tally:
         self.session_rows = 0
         self.session_bad = 0
         self.counts: Counter[str] = Counter(before.counts)
-        self.cost_usd: float | None = before.cost_usd
         self.latencies = Histogram()
         self._ticks: deque[tuple[float, int]] = deque(maxlen=WINDOW_S + 1)
 
@@ -107,9 +118,6 @@ class Tally:
             self.session_bad += 1
         if outcome.latency_s is not None:
             self.latencies.add(outcome.latency_s)
-        if outcome.attempts:
-            known = self.cost_usd is not None and outcome.cost_usd is not None
-            self.cost_usd = (self.cost_usd or 0.0) + (outcome.cost_usd or 0.0) if known else None
 
     def moved(self, changed: Mapping[str, int]) -> None:
         """The input changed: finished rows were found again or have left it."""
@@ -138,6 +146,8 @@ class Tally:
         latencies.merge(self.latencies)
         retries: Counter[str] = Counter()
         throttles: Counter[str] = Counter()
+        known_usd = self._before.cost_usd + sum(lane.tally.cost_usd for lane in lanes)
+        unknown_costs = self._before.unknown_costs + sum(lane.tally.unknown_costs for lane in lanes)
         for lane in lanes:
             retries.update(dict(lane.tally.retries))
             throttles.update(dict(lane.tally.throttles))
@@ -151,7 +161,8 @@ class Tally:
             requests=self._before.requests + sum(lane.tally.requests for lane in lanes),
             input_tokens=self._before.input_tokens + sum(lane.tally.input_tokens for lane in lanes),
             output_tokens=self._before.output_tokens + sum(lane.tally.output_tokens for lane in lanes),
-            cost_usd=self.cost_usd,
+            cost_usd=None if unknown_costs else round(known_usd, 12),
+            known_usd=round(known_usd, 12),
             latency_s={
                 name: latencies.percentile(share) for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
             },

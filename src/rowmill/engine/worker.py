@@ -6,12 +6,14 @@ It must not know of threads, files or HTTP.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from rowmill.answers import AnswerSchema, read_answer
+from rowmill.answers import AnswerSchema, read_answer, repair_messages, reply_text
+from rowmill.billing import attempt_cost
 from rowmill.engine.lane import Lane
+from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.prompts import Prompt, TemplateFault
@@ -43,6 +45,7 @@ class Desk:
     rules: RowRules
     store: Store
     clock: Clock
+    purse: Purse
     finished: Callable[[Outcome, str | None], None]
 
 
@@ -64,30 +67,58 @@ async def work(lane: Lane, desk: Desk) -> None:
             lane.release()
 
 
-async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done:
-    """One request of one row, from its template to the decision what comes next."""
+async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done | None:
+    """One request of one row, from its template to the decision what comes next; None where it stays pending."""
     rules = desk.rules
     unread, state.unread = state.unread, None
     if unread is None and state.request is None:
         early = _prepare(state, rules)
         if early is not None:
             return early
-    if unread is None and not await lane.may_send(state):
-        return Wait(0.0, BLOCKED)
+    if unread is None:
+        state.reserved_usd = _worst_usd(lane, desk, state)
+        if not await desk.purse.admit(state.reserved_usd):
+            return None
+        if not await lane.may_send(state):
+            desk.purse.give_back(state.reserved_usd)
+            return Wait(0.0, BLOCKED)
     sent_at = desk.clock.wall()
     raw = unread if unread is not None else await _send(lane, desk, state)
     seen, reply = _read(lane, desk, state, raw, sent_at if unread is None else None)
-    if type(seen) is Answer:
+    if reply is not None:
         state.latency_s = raw.latency_s
+    if type(seen) is Answer:
         if unread is None:
+            state.requests += 1
             lane.succeeded(state)
         return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
     assert isinstance(seen, Failure)
-    if reply is not None:
-        state.latency_s = raw.latency_s
-    if unread is not None:
-        return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
-    return _after_failure(lane, desk, state, seen)
+    decision = _after_stored(desk, state, seen) if unread is not None else _after_failure(lane, desk, state, seen)
+    if type(decision) is Wait and decision.repair and reply is not None:
+        return _ask_for_repair(state, rules, decision, reply)
+    return decision
+
+
+def _after_stored(desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
+    """A reply of an earlier session has been read.  What only had to be read anew is never sent again."""
+    rules = desk.rules.retry
+    if state.row.reread:
+        rules = replace(rules, repair=0, attempts=1)
+    state.attempts += 1
+    return next_step(state, failure, rules, charged=True, random=desk.clock.random)
+
+
+def _ask_for_repair(state: RowState, rules: RowRules, wait: Wait, reply: Reply) -> Wait | Done:
+    """Puts the request for the repair in the row's place: its own messages, the bad reply and the fault."""
+    early = _prepare(state, rules)
+    if early is not None:
+        return early
+    assert state.request is not None
+    messages = repair_messages(state.request.messages, reply_text(reply), wait.why.message)
+    state.request = state.request._replace(messages=messages)
+    state.need = None
+    state.repairs += 1
+    return wait
 
 
 def _prepare(state: RowState, rules: RowRules) -> Done | None:
@@ -109,9 +140,30 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
 async def _send(lane: Lane, desk: Desk, state: RowState) -> RawReply | Failure:
     started_s = desk.clock.now()
     left_s = desk.rules.retry.row_timeout_s - state.busy_s
-    raw = await lane.send(state, min(lane.config.timeout_s, max(left_s, 0.001)))
+    raw: RawReply | Failure | None = None
+    try:
+        raw = await lane.send(state, min(lane.config.timeout_s, max(left_s, 0.001)))
+    finally:
+        if raw is None:  # dropped in flight: it may be billed
+            _settle(lane, desk, state, None)
     state.busy_s += desk.clock.now() - started_s
     return raw
+
+
+def _worst_usd(lane: Lane, desk: Desk, state: RowState) -> float:
+    worst_usd, request = lane.config.worst_usd, state.request
+    if worst_usd is None or request is None or desk.purse.budget is None:
+        return 0.0
+    return worst_usd(request)
+
+
+def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> None:
+    """Counts what one send has cost; where that is unknown, its worst case stands in."""
+    worst_usd = state.reserved_usd
+    if cost_usd is None and not worst_usd and lane.config.worst_usd is not None and state.request is not None:
+        worst_usd = lane.config.worst_usd(state.request)
+    lane.tally.paid(cost_usd, worst_usd)
+    desk.purse.settle(state.reserved_usd, cost_usd)
 
 
 def _read(
@@ -127,28 +179,38 @@ def _read(
             read = lane.provider.read(raw)
             if type(read) is Reply:
                 reply = read
-                _count_usage(lane, state, reply)
+                state.model = reply.model
                 seen = read_answer(reply, desk.rules.schema)
             else:
                 assert isinstance(read, Failure)
                 seen = read
     finally:
         if sent_at is not None:
-            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at))
+            cost_usd = _count(lane, state, raw, reply, seen if isinstance(seen, Failure) else None)
+            _settle(lane, desk, state, cost_usd)
+            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at)._replace(cost_usd=cost_usd))
     return seen, reply
 
 
-def _count_usage(lane: Lane, state: RowState, reply: Reply) -> None:
+def _count(
+    lane: Lane, state: RowState, raw: RawReply | Failure, reply: Reply | None, failure: Failure | None
+) -> float | None:
+    """Adds tokens and cost of one attempt to its row's and its lane's; what it has cost."""
+    cost_usd = attempt_cost(lane.config.price, raw, reply, failure)
+    if state.cost_usd is not None:
+        state.cost_usd = None if cost_usd is None else state.cost_usd + cost_usd
+    if reply is None:
+        return cost_usd
     usage = reply.usage
-    state.model = reply.model
     lane.gate.used(state, usage)
     if usage is NO_USAGE:
-        return
+        return cost_usd
     lane.tally.used(usage)
     if usage.input_tokens is not None:
         state.input_tokens = (state.input_tokens or 0) + usage.input_tokens
     if usage.output_tokens is not None:
         state.output_tokens = (state.output_tokens or 0) + usage.output_tokens
+    return cost_usd
 
 
 def _after_failure(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
@@ -198,7 +260,7 @@ def _attempt(
 
 
 def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
-    was_sent = state.requests > 0 or done.status is Status.OK
+    was_sent = state.requests > 0
     return Outcome(
         state.row.index,
         done.status,
@@ -206,10 +268,10 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         done.error,
         lane.config.name if was_sent else None,
         (state.model or lane.config.model) if was_sent else None,
-        state.requests + (done.status is Status.OK),
+        state.requests,
         None if state.latency_s is None else round(state.latency_s, 4),
         state.input_tokens,
         state.output_tokens,
-        None,
+        round(state.cost_usd, 12) if was_sent and state.cost_usd is not None else None,
         done.reasoning,
     )

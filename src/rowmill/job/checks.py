@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,7 +20,7 @@ from rowmill.job.unbuilt import DATABASES, refusal
 COMPRESSED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
 
-KINDS = ("string", "number", "integer", "boolean")
+KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
 
 SECRET_PARAMETERS = frozenset(
     {
@@ -215,13 +215,65 @@ def _has_template(value: Any) -> bool:
 
 def answer_schema(value: Any) -> Any:
     if isinstance(value, str):
-        _, _, kind = value.partition(":")
-        if kind not in KINDS and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value):
-            raise wrong(refusal("a Python model as the answer"))
-        return not_blank(value)
-    if not isinstance(value, dict) or not value:
+        not_blank(value)
+    elif not isinstance(value, dict) or not value:
         raise wrong("must be a mapping: fields to kinds, or a JSON Schema; or the name of a JSON file")
+    _compiled(value)
     return value
+
+
+def _compiled(schema: Any) -> Any:
+    from rowmill.schemas import compile_schema
+
+    return _answers_words(lambda: compile_schema(schema))
+
+
+def _answers_words(work: Callable[[], Any]) -> Any:
+    """What `work` gives; its error without the key's name, which stands before it already."""
+    try:
+        return work()
+    except JobError as error:
+        words = re.sub(r"^answer\.(schema|fallback_for|fallback)(: | |\.)", "", str(error))
+        raise wrong(words) from None
+
+
+def names_python_model(text: str) -> bool:
+    """Whether a schema given as text is `module:Model` rather than the shorthand `field: kind`."""
+    found = re.fullmatch(r"[A-Za-z_][\w.]*:([A-Za-z_]\w*)", text)
+    return found is not None and found[1] not in KINDS
+
+
+def fallback_for(value: Any) -> Any:
+    from rowmill.answers import STANDS_IN_FOR
+
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names:
+        raise wrong("must be a list of statuses")
+    strange = [str(name) for name in names if name not in tuple(map(str, STANDS_IN_FOR))]
+    if strange:
+        raise wrong(f"{', '.join(strange)} is none of {', '.join(STANDS_IN_FOR)}")
+    return tuple(names)
+
+
+def fallback(value: Any, schema: Any) -> None:
+    """Refuses a fallback that does not fit the schema (None: the answer is text)."""
+    from rowmill.answers import compile_fallback
+
+    _answers_words(lambda: compile_fallback(value, None if schema is None else _compiled(schema)))
+
+
+def expect(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise wrong("must be a mapping of answer fields to the columns that hold the right values")
+    return value
+
+
+def expected_fields(expected: Mapping[str, str], schema: Any) -> None:
+    """Refuses a field that no answer has."""
+    known = ["answer"] if schema is None else [name for name, _ in _compiled(schema).columns]
+    strange = [field for field in expected if field not in known]
+    if strange:
+        raise wrong(f"the answer has no field {', '.join(strange)}; it has {', '.join(known)}")
 
 
 def encoding(text: str) -> str:

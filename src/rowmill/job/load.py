@@ -15,10 +15,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from rowmill.errors import JobError
+from rowmill.job.checks import names_python_model
 from rowmill.job.document import Document, read_document
 from rowmill.job.faults import describe
 from rowmill.job.model import Job
 from rowmill.job.options import document_of, overlay
+from rowmill.job.python_model import python_schema
 
 MAX_TEXT_BYTES = 16 * 2**20
 
@@ -99,6 +101,7 @@ def _with_files(document: Document, folder: str) -> Document:
             values["answer"] = {**answer, "schema": _schema(answer["schema"], folder)}
         except JobError as error:
             faults.append(f"{document.place(('answer', 'schema'))}: {error}")
+            del values["answer"]  # nothing that depends on the schema can be judged without it
     if isinstance(values.get("endpoints"), list):
         values["endpoints"] = [_absolute(endpoint, folder) for endpoint in values["endpoints"]]
     return replace(document, values=values, faults=tuple(faults))
@@ -128,6 +131,8 @@ def _text(value: Any, folder: str) -> Any:
 
 
 def _schema(text: str, folder: str) -> Any:
+    if names_python_model(text):
+        return python_schema(text, folder)
     name = text.removeprefix("@")
     if name == text and not text.lower().endswith(".json"):
         if not text.lstrip().startswith("{"):

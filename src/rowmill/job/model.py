@@ -18,14 +18,17 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.job import checks
 from rowmill.job.checks import between
+from rowmill.prices import PriceSpec
 from rowmill.records import Message
 
 Count = Annotated[int, between(1, 1_000_000_000)]
 Seconds = Annotated[float, between(0.001, 30 * 86_400.0)]
 Pause = Annotated[float, between(0.0, 86_400.0)]
 PerMinute = Annotated[float, between(1.0, 1e12)]
+Money = Annotated[float, between(0.0, 1_000_000.0)]
 Text = Annotated[str, AfterValidator(checks.not_blank)]
 Template = Annotated[str, AfterValidator(checks.template)]
 Params = Annotated[dict[str, JsonValue], AfterValidator(checks.params)]
@@ -52,9 +55,52 @@ class Turn(_Part):
 
 
 class AnswerSpec(_Part):
-    """The shape of an answer: a JSON Schema, the shorthand `{field: kind}`, or the shorthand as text."""
+    """The shape of an answer, and what becomes of one that does not fit.
 
-    schema_: Annotated[dict[str, JsonValue] | str, BeforeValidator(checks.answer_schema)] = Field(alias="schema")
+    `schema` is a JSON Schema, the shorthand `{field: kind}`, or the shorthand as text; without one the answer is
+    text.  `repair` is how often an invalid answer is asked for again; `fallback` stands in for rows that end as
+    `fallback_for` says; `expect` names for answer fields the columns with the right values.
+    """
+
+    schema_: Annotated[dict[str, JsonValue] | str | None, BeforeValidator(checks.answer_schema)] = Field(
+        default=None, alias="schema"
+    )
+    repair: Annotated[int, between(0, 10)] = 0
+    fallback_for: Annotated[tuple[str, ...], BeforeValidator(checks.fallback_for)] = ("invalid",)
+    fallback: JsonValue = None
+    expect: Annotated[dict[str, Text], BeforeValidator(checks.expect)] = {}
+
+    @property
+    def compiled(self) -> AnswerSchema | None:
+        """The schema, compiled anew at each call; None where the answer is text."""
+        return None if self.schema_ is None else compile_schema(self.schema_)
+
+    @property
+    def stand_in(self) -> Fallback | None:
+        """The fallback as answer columns, None where there is none."""
+        if self.fallback is None:
+            return None
+        return compile_fallback(self.fallback, self.compiled, self.fallback_for)
+
+    @field_validator("fallback")
+    @classmethod
+    def _stands_in(cls, fallback: JsonValue, info: ValidationInfo) -> JsonValue:
+        if fallback is not None and "schema_" in info.data:
+            checks.fallback(fallback, info.data["schema_"])
+        return fallback
+
+    @field_validator("expect")
+    @classmethod
+    def _expects_fields(cls, expect: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if "schema_" in info.data:
+            checks.expected_fields(expect, info.data["schema_"])
+        return expect
+
+    @model_validator(mode="after")
+    def _falls_back(self) -> Self:
+        if self.fallback_for != ("invalid",) and self.fallback is None:
+            raise PydanticCustomError("fallback", "fallback_for needs a fallback")
+        return self
 
 
 class RetrySpec(_Part):
@@ -69,6 +115,34 @@ class RetrySpec(_Part):
         if self.max_backoff_s < self.backoff_s and "max_backoff_s" in self.model_fields_set:
             raise PydanticCustomError("order", "max_backoff_s must not be less than backoff_s")
         return self
+
+
+class PriceTag(_Part):
+    """What tokens cost, in USD for one `unit` of them; see `prices.PriceSpec`."""
+
+    input: Money
+    output: Money
+    cached_input: Money | None = None
+    cache_write: Money | None = None
+    reasoning: Money | None = None
+    batch: Annotated[float, between(0.0, 1.0)] | None = None
+    unit: Literal["1M", "1K", "token"] = "1M"
+
+    @property
+    def spec(self) -> PriceSpec:
+        """The price as the rules know it."""
+        return PriceSpec(**self.model_dump())
+
+
+class HttpSpec(_Part):
+    """What a server of its own kind takes, and where its answer stands; see `providers.http.HttpShape`."""
+
+    body: dict[str, JsonValue] | None = None
+    answer: Text | None = None
+    reasoning: Text | None = None
+    finish: Text | None = None
+    input_tokens: Text | None = None
+    output_tokens: Text | None = None
 
 
 class EndpointSpec(_Part):
@@ -87,6 +161,8 @@ class EndpointSpec(_Part):
     output_tpm: PerMinute | None = None
     headroom: Annotated[float, between(0.01, 1.0)] = 0.95
     params: Params = {}
+    price: PriceTag | None = None
+    http: HttpSpec | None = None
 
     @property
     def pinned(self) -> int | None:
@@ -97,6 +173,8 @@ class EndpointSpec(_Part):
     def _one_key(self) -> Self:
         if self.key_env and self.key_file:
             raise PydanticCustomError("keys", "has both key_env and key_file; keep one")
+        if self.http is not None and not self.model.startswith("http/"):
+            raise PydanticCustomError("http", "`http` is for a model named http/NAME; name it so, or take `http` away")
         return self
 
 
@@ -112,6 +190,7 @@ class Job(_Part):
     answer: AnswerSpec | None = None
     endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.one_endpoint)]
     params: Params = {}
+    budget_usd: Money | None = None
     retry: RetrySpec = RetrySpec()
     timeout_s: Seconds = 120.0
     connect_timeout_s: Seconds = 10.0
@@ -121,6 +200,8 @@ class Job(_Part):
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
     run_file: Text | None = None
+    dedupe: bool = False
+    pilot: Annotated[int, between(2, 1_000_000)] | None = None
     limit: Count | None = None
     sample: Count | None = None
     seed: Annotated[int, between(0, 2**63 - 1)] = 0
@@ -132,6 +213,11 @@ class Job(_Part):
     answer_prefix: str = ""
     meta_prefix: str = "_"
     escape_formulas: bool = False
+
+    @property
+    def schema_spec(self) -> Mapping[str, JsonValue] | str | None:
+        """The answer's schema as the user wrote it, None where the answer is text."""
+        return None if self.answer is None else self.answer.schema_
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -164,7 +250,7 @@ class Job(_Part):
     def _names_its_output(self) -> Self:
         if not self.output:
             object.__setattr__(self, "output", default_output(self.source))
-        if self.answer is not None and "response_format" in self.params:
+        if self.schema_spec is not None and "response_format" in self.params:
             raise PydanticCustomError("clash", "params.response_format and answer.schema exclude each other")
         return self
 

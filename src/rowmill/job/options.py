@@ -101,7 +101,7 @@ def _json(text: str) -> Any:
 
 
 def overlay(below: Document, above: Document) -> Document:
-    """`above` over `below`: parameters and retry are merged key by key, everything else is replaced.
+    """`above` over `below`: parameters, retry and answer are merged key by key, everything else is replaced.
 
     A model given above brings its own address and key; other endpoint options change the endpoint below.
     """
@@ -111,7 +111,7 @@ def overlay(below: Document, above: Document) -> Document:
     for key, part in above.values.items():
         if key == "endpoints":
             values[key] = _over_endpoints(values.get(key), part)
-        elif key in ("params", "retry") and isinstance(values.get(key), dict):
+        elif key in ("params", "retry", "answer") and isinstance(values.get(key), dict):
             values[key] = {**values[key], **part}
         else:
             values[key] = part

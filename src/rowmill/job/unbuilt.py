@@ -7,13 +7,11 @@ from collections.abc import Mapping
 
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
-    "": frozenset({"budget_usd", "dedupe", "pilot", "query", "table"}),
-    "answer": frozenset({"expect", "fallback", "fallback_for", "repair"}),
+    "": frozenset({"query", "table"}),
     "endpoints": frozenset(
         {
             "parse",
             "pin",
-            "price",
             "prompt",
             "quota",
             "take",
@@ -26,21 +24,12 @@ KEYS: Mapping[str, frozenset[str]] = {
 
 OPTIONS = frozenset(
     {
-        "--budget-usd",
-        "--dedupe",
-        "--expect",
-        "--fallback",
-        "--pilot",
         "--query",
-        "--repair",
         "--table",
-        "--yes",
-        "-y",
     }
 )
 
 COMMANDS: Mapping[str, str] = {
-    "quote": "pilot on a sample: cost and time",
     "simulate": "an OpenAI-compatible server with latency, limits and faults",
     "tune": "measure several concurrencies on a sample",
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from rowmill.job.model import Job, effective_params
+from rowmill.job.model import EndpointSpec, Job, effective_params
 
 Definition = Mapping[str, Any]
 
@@ -21,12 +21,19 @@ def definition(job: Job, json_schema: Mapping[str, Any] | None = None) -> dict[s
     `json_schema` is the compiled schema, so that two spellings of one schema are equal; without it the schema
     stands as the user wrote it.
     """
-    written = job.answer.schema_ if job.answer else None
+    written = job.schema_spec
     return {
         "messages": [list(message) for message in job.messages],
         "schema": written if json_schema is None else json_schema,
-        "models": {endpoint.model: dict(effective_params(job, endpoint)) for endpoint in job.endpoints},
+        "models": {endpoint.model: _sent_to(job, endpoint) for endpoint in job.endpoints},
     }
+
+
+def _sent_to(job: Job, endpoint: EndpointSpec) -> dict[str, Any]:
+    sent: dict[str, Any] = dict(effective_params(job, endpoint))
+    if endpoint.http is not None and endpoint.http.body is not None:
+        sent["http.body"] = endpoint.http.body
+    return sent
 
 
 def fingerprint(definition: Definition, model: str | None = None) -> str:

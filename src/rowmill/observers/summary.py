@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowmill.errors import StopReason
-from rowmill.observers.wording import causes, duration, money, printable, rate, share
+from rowmill.observers.wording import causes, cost_words, duration, printable, rate
 from rowmill.records import GOOD, Figures, LaneFigures, Result, Status
 
 
@@ -50,17 +50,12 @@ def _lane_object(lane: LaneFigures) -> dict[str, Any]:
 def summary_lines(result: Result, output: str) -> list[str]:
     """The summary for a reader; `output` is what the user calls the output, for the commands to run next."""
     lines = [_headline(result), *_figures(result.figures)]
-    if result.accuracy:
-        lines.append("accuracy   " + ", ".join(f"{name} {_value(part)}" for name, part in result.accuracy.items()))
+    lines.extend(result.accuracy_lines)
     if result.output:
         lines.append(f"output     {result.output}")
     if result.failures:
         lines.append(f"failures   {result.failures}")
     return [printable(line) for line in lines + _next(result, output)]
-
-
-def _value(part: object) -> str:
-    return share(part) if isinstance(part, float) and 0 <= part <= 1 else str(part)
 
 
 def _headline(result: Result) -> str:
@@ -83,7 +78,7 @@ def _figures(figures: Figures) -> list[str]:
         lines.append("rows       " + ", ".join(f"{number:,} {status}" for status, number in counts if number))
     lines.append(f"requests   {figures.requests:,}")
     tokens = f"tokens     {figures.input_tokens:,} in, {figures.output_tokens:,} out"
-    lines.append(f"{tokens}; cost {money(figures.cost_usd)}")
+    lines.append(f"{tokens}; cost {cost_words(figures)}")
     latencies = [
         f"{name} {duration(value)}"
         for name in ("p50", "p95", "p99")

@@ -52,6 +52,13 @@ def money(usd: float | None) -> str:
     return f"{usd:,.2f} USD" if usd >= 1 or usd == 0 else f"{usd:.4g} USD"
 
 
+def cost_words(figures: Figures) -> str:
+    """The cost so far; where it is unknown, the part of it that is known."""
+    if figures.cost_usd is None and figures.known_usd > 0:
+        return f"unknown (at least {money(figures.known_usd)})"
+    return money(figures.cost_usd)
+
+
 def good_share(figures: Figures) -> float | None:
     """Rows that ended well of all that ended; None before the first."""
     if not figures.done:
@@ -97,7 +104,7 @@ def figure_lines(figures: Figures) -> list[str]:
     second = [
         f"tokens/s {rate(tokens_in)} in, {rate(tokens_out)} out",
         f"tokens {figures.input_tokens:,} in, {figures.output_tokens:,} out",
-        f"cost {money(figures.cost_usd)}",
+        f"cost {cost_words(figures)}",
     ]
     lines = [" · ".join(first), " · ".join(second), *map(lane_line, figures.lanes)]
     return [printable(line) for line in lines]

@@ -79,6 +79,10 @@ class LocalProvider:
         at = ResolvedEndpoint(endpoint.model, chat_url(model.url), endpoint.preset, structured=endpoint.structured)
         return cls(model, OpenAIProvider(transport, at, Credentials(at), schema))
 
+    def body(self, request: Request) -> bytes:
+        """The request's body."""
+        return self._provider.body(request)
+
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
         """See `ports.Provider`."""
         return await self._provider.send(request, timeout_s)

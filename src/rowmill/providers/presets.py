@@ -81,6 +81,17 @@ def load_presets() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
 
 
+def sells_tokens(endpoint: ResolvedEndpoint) -> bool:
+    """Whether an endpoint is the provider that its preset names, and not a server of somebody's own."""
+    if endpoint.preset is None:
+        return False
+    settings = load_presets()[endpoint.preset]
+    if settings.get("key") == "optional":
+        return False
+    known = settings.get("url")
+    return known is None or urlsplit(known).hostname == urlsplit(endpoint.url).hostname
+
+
 def chat_url(url: str) -> str:
     """Where chat completions are posted below a base URL; a bare host means `/v1`, the query is kept."""
     return _below(url, "/chat/completions")

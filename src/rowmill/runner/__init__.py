@@ -8,6 +8,7 @@ from __future__ import annotations
 from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
+from rowmill.runner.quoting import quote_job
 from rowmill.runner.running import retry, run
 
-__all__ = ["CheckReport", "check", "export", "retry", "rows", "run", "status"]
+__all__ = ["CheckReport", "check", "export", "quote_job", "retry", "rows", "run", "status"]

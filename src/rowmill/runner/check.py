@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -11,9 +11,8 @@ from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.prompts import TemplateFault
-from rowmill.providers.openai import OpenAIProvider
-from rowmill.records import Failure, RawReply, Request, Row
-from rowmill.runner.lanes import Endpoint, resolve_endpoints
+from rowmill.records import Request, Row
+from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.plan import Plan, make_plan, open_input
 
 
@@ -62,17 +61,6 @@ def _rendered(plan: Plan, endpoint: Endpoint, row: Row) -> str:
         messages = plan.prompt.render(row)
     except TemplateFault as fault:
         raise JobError(f"row {row.index}: {fault}") from None
-    body = OpenAIProvider(_NoTransport(), endpoint.resolved, endpoint.credentials, plan.schema).body(
-        Request(messages, effective_params(plan.job, endpoint.spec))
-    )
+    request = Request(messages, effective_params(plan.job, endpoint.spec))
+    body = make_provider(NoTransport(), endpoint, plan.schema).body(request)
     return msgspec.json.format(body, indent=2).decode()
-
-
-class _NoTransport:
-    """Nothing is sent here."""
-
-    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
-        raise AssertionError("a check sends nothing")
-
-    async def close(self) -> None:
-        """Holds nothing."""

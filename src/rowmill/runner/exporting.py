@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rowmill.answers import AnswerSchema, compile_schema
+from rowmill.answers import AnswerSchema
+from rowmill.confusion import Accuracy
 from rowmill.errors import RunFileError
-from rowmill.job import Job
+from rowmill.job import Job, apply_overrides
 from rowmill.outputs import Batch, failure_record
 from rowmill.ports import Chunk, Sink
-from rowmill.records import GOOD, Outcome
+from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.plan import columns_of
+from rowmill.runner.rereading import Reread
 from rowmill.sinks import check_writable, create_sink, format_of
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
@@ -45,8 +47,11 @@ def export(
     escape_formulas: bool = False,
     answer_prefix: str | None = None,
     meta_prefix: str | None = None,
+    answer: str | None = None,
 ) -> int:
     """Writes the finished rows of a run, also while it runs, and returns how many.
+
+    `answer` is another schema, under which the stored replies are read again; nothing is sent.
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
@@ -61,7 +66,11 @@ def export(
         if meta_prefix is not None:
             changes["meta_prefix"] = meta_prefix
         job = job.model_copy(update=changes)
-        written = write_output(reader, job, target, form, salvage=True)
+        reread = None
+        if answer is not None:
+            job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": answer})
+            reread = Reread(job)
+        written = write_output(reader, job, target, form, salvage=True, reread=reread)
         if reader.lost_chunks:
             raise RunFileError(
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
@@ -71,17 +80,32 @@ def export(
         reader.close()
 
 
-def write_output(reader: RunFileReader, job: Job, target: str, form: str, *, salvage: bool = False) -> int:
-    """Streams every finished row into `target`; returns how many rows that were."""
-    schema: AnswerSchema | None = compile_schema(job.answer.schema_) if job.answer else None
+def write_output(
+    reader: RunFileReader,
+    job: Job,
+    target: str,
+    form: str,
+    *,
+    salvage: bool = False,
+    reread: Reread | None = None,
+    accuracy: Accuracy | None = None,
+) -> int:
+    """Streams every finished row into `target`; returns how many rows that were.
+
+    `reread` reads the stored replies anew; `accuracy` counts the answers of rows that ended ok.
+    """
+    schema: AnswerSchema | None = job.answer.compiled if job.answer else None
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
     sink: Sink = create_sink(target, form, columns, _input_of(reader, salvage), job.escape_formulas)
     written = 0
     try:
-        for chunk, outcomes in reader.outcomes(salvage=salvage):
+        for chunk, found in reader.outcomes(salvage=salvage):
+            outcomes = found if reread is None else reread.outcomes(reader, found)
             batch = Batch(chunk, outcomes, columns)
+            if accuracy is not None:
+                _count_accuracy(accuracy, batch)
             written += len(batch)
             sink.write(batch)
         sink.commit()
@@ -89,6 +113,13 @@ def write_output(reader: RunFileReader, job: Job, target: str, form: str, *, sal
         sink.abort()
         raise
     return written
+
+
+def _count_accuracy(accuracy: Accuracy, batch: Batch) -> None:
+    expected = [field.column for field in accuracy.fields]
+    rows = zip(batch.chunk.values(expected), batch.answers(), batch.finished, strict=True)
+    for values, answer, outcome in rows:
+        accuracy.add(answer if outcome.status is Status.OK else None, values)
 
 
 def _input_of(reader: RunFileReader, salvage: bool) -> Any:
@@ -136,5 +167,6 @@ def _excerpt(reader: RunFileReader, outcome: Outcome, line: str | None) -> str |
     """The last reply's beginning, or the input line that is no row."""
     if line is not None:
         return line
-    replies = [attempt["reply"] for attempt in reader.attempts(outcome.index) if attempt["reply"]]
+    sent = outcome.index if outcome.duplicate_of is None else outcome.duplicate_of
+    replies = [attempt["reply"] for attempt in reader.attempts(sent) if attempt["reply"]]
     return str(replies[-1])[:RAW_CHARS] if replies else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from rowmill.answers import AnswerSchema
 from rowmill.engine.gate import RateGate
@@ -14,20 +15,27 @@ from rowmill.job import EndpointSpec, Job
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock, Provider
+from rowmill.prices import Price
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
+from rowmill.records import Failure, RawReply, Request
 from rowmill.transport import open_transport
+
+if TYPE_CHECKING:
+    from rowmill.ports import Transport
+    from rowmill.providers.http import HttpShape
 
 LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint of the job with its address and its key; `name` is what `_endpoint` shows."""
+    """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows."""
 
     spec: EndpointSpec
     resolved: ResolvedEndpoint
     credentials: Credentials
+    price: Price | None = None
 
     @property
     def name(self) -> str:
@@ -41,10 +49,19 @@ class Endpoint:
     def address(self) -> str:
         return self.resolved.host
 
-    def lane_config(self, job: Job, most_in_flight: int) -> LaneConfig:
+    def lane_config(
+        self, job: Job, most_in_flight: int, worst_usd: Callable[[Request], float] | None = None
+    ) -> LaneConfig:
         """What the engine is told."""
         return LaneConfig(
-            self.name, self.resolved.model, self.spec.pinned, most_in_flight, job.timeout_s, job.max_outage_s
+            self.name,
+            self.resolved.model,
+            self.spec.pinned,
+            most_in_flight,
+            job.timeout_s,
+            job.max_outage_s,
+            self.price,
+            worst_usd,
         )
 
     def gate(self, clock: Clock) -> RateGate:
@@ -64,7 +81,10 @@ def resolve_endpoints(job: Job) -> list[Endpoint]:
         try:
             resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
             credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
-            endpoints.append(Endpoint(spec, resolved, credentials))
+            endpoint = Endpoint(spec, resolved, credentials)
+            if resolved.provider == "http":
+                make_provider(NoTransport(), endpoint, None)  # finds what is wrong with body and paths
+            endpoints.append(endpoint)
         except JobError as error:
             faults.extend(error.faults)
     if faults:
@@ -86,10 +106,10 @@ def redactor(endpoints: Sequence[Endpoint]) -> Callable[[bytes], bytes]:
 @asynccontextmanager
 async def open_providers(
     job: Job, schema: AnswerSchema | None, endpoints: Sequence[Endpoint]
-) -> AsyncIterator[list[Provider]]:
+) -> AsyncIterator[list[WritingProvider]]:
     """One provider an endpoint, in order; everything is closed at the end."""
     async with AsyncExitStack() as stack:
-        providers: list[Provider] = []
+        providers: list[WritingProvider] = []
         for endpoint in endpoints:
             provider = await _open(job, schema, endpoint, stack)
             stack.push_async_callback(provider.close)
@@ -97,7 +117,7 @@ async def open_providers(
         yield providers
 
 
-async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> Provider:
+async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> WritingProvider:
     transport = open_transport(
         endpoint.resolved.url or LOOPBACK, connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file
     )
@@ -106,6 +126,44 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
         from rowmill.providers.local import LocalProvider
 
         return await LocalProvider.open(transport, endpoint.resolved, schema)
+    return make_provider(transport, endpoint, schema)
+
+
+def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
+    """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
+    if endpoint.resolved.provider == "anthropic":
+        from rowmill.providers.anthropic import AnthropicProvider
+
+        return AnthropicProvider(transport, endpoint.resolved, endpoint.credentials, schema)
+    if endpoint.resolved.provider == "http":
+        from rowmill.providers.http import HttpProvider
+
+        return HttpProvider(transport, endpoint.resolved, endpoint.credentials, schema, shape=shape_of(endpoint.spec))
     from rowmill.providers.openai import OpenAIProvider
 
     return OpenAIProvider(transport, endpoint.resolved, endpoint.credentials, schema)
+
+
+def shape_of(spec: EndpointSpec) -> HttpShape:
+    """The shape of a server of its own kind, as the job states it."""
+    from rowmill.providers.http import HttpShape
+
+    stated = {} if spec.http is None else spec.http.model_dump(exclude_none=True)
+    return HttpShape(**stated)
+
+
+class WritingProvider(Provider, Protocol):
+    """A provider that can also say what it would send."""
+
+    def body(self, request: Request) -> bytes:
+        """The request's body."""
+
+
+class NoTransport:
+    """For providers that only read or only write: nothing is sent through it."""
+
+    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
+        raise AssertionError("nothing is sent here")
+
+    async def close(self) -> None:
+        """Holds nothing."""

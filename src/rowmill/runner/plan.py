@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.answers import AnswerSchema, compile_schema
+from rowmill.answers import AnswerSchema
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.outputs import AnswerColumn, OutputColumns
@@ -46,7 +46,7 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
     faults: list[str] = []
     prompt = _gather(faults, lambda: compile_prompt(job.messages))
-    schema = _gather(faults, lambda: compile_schema(job.answer.schema_) if job.answer else None)
+    schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
     form = _gather(faults, lambda: job.format or format_of(job.output))
     _gather(faults, lambda: check_writable(job.output))
     if faults or prompt is None or form is None:
@@ -100,6 +100,7 @@ def open_input(plan: Plan) -> Input:
     known = source.columns()
     if known:
         check_columns(plan.prompt, known)
+        _check_expected(job, known)
         plan.output_columns(known)
     first = next(chunks, None)
     if first is None:
@@ -114,7 +115,15 @@ def open_input(plan: Plan) -> Input:
 def _check_first(plan: Plan, first: Chunk) -> None:
     if len(first.faults) < len(first):
         check_columns(plan.prompt, first.columns)
+        _check_expected(plan.job, first.columns)
     plan.output_columns(first.columns)
+
+
+def _check_expected(job: Job, columns: Sequence[str]) -> None:
+    expected = job.answer.expect if job.answer is not None else {}
+    missing = sorted(set(expected.values()).difference(columns))
+    if missing:
+        raise JobError(f"answer.expect: there is no column {', '.join(missing)}; there are {', '.join(columns)}")
 
 
 def watch_columns(plan: Plan) -> Callable[[Sequence[str]], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,13 @@ from rowmill.errors import StopReason
 from rowmill.events import Notice
 from rowmill.histogram import Histogram
 from rowmill.job.model import effective_params
+from rowmill.limits.spend import Budget
 from rowmill.ports import Chunk, Observer
-from rowmill.records import Figures
-from rowmill.runner.lanes import Endpoint, open_providers
+from rowmill.records import Figures, Request, Status
+from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
+from rowmill.runner.pricing import max_tokens_of, worst_case_of
 from rowmill.steps import RetryRules
 from rowmill.store.matching import Matched
 from rowmill.store.reader import RunFileReader
@@ -53,9 +55,11 @@ class Session:
         self._run: Run | None = None
         self._tally: Tally | None = None
         self._stopped: StopReason | None = None
+        self._money: Budget | None = None
+        self.after_pilot = False
         reader = RunFileReader(plan.run_file, checked=False)
         try:
-            totals = reader.totals()
+            self._totals = totals = reader.totals()
             stored = reader.row_total() if reader.fact("complete") == "1" else None
         finally:
             reader.close()
@@ -65,7 +69,8 @@ class Session:
             totals.requests,
             totals.input_tokens,
             totals.output_tokens,
-            totals.cost_usd,
+            totals.known_usd,
+            totals.unknown_costs,
             Histogram(totals.latencies),
         )
 
@@ -95,13 +100,13 @@ class Session:
             run.stop(self._stopped)
         async with open_providers(job, self._plan.schema, self._endpoints) as providers:
             for endpoint, provider in zip(self._endpoints, providers, strict=True):
-                gate = endpoint.gate(clock)
-                run.lanes.append(Lane(self._bounded(endpoint), provider, feed, clock, run.tell, gate))
+                config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
+                run.lanes.append(Lane(config, provider, feed, clock, run.tell, endpoint.gate(clock)))
             self._writer.begin(loop, versions)
             self._writer.snapshot = self._snapshot
             spool.start()
             try:
-                return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate))
+                return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, self._budget()))
             finally:
                 spool.stop()
                 await asyncio.to_thread(spool.join, 1.0)
@@ -110,31 +115,62 @@ class Session:
         names = self._plan.names
         return Spool(
             self._writer,
-            SpoolRules(names, names, watch_columns(self._plan)),
+            SpoolRules(names, names, watch_columns(self._plan), self._plan.job.dedupe),
             self._chunks,
             lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
+            lambda number: _on_loop(loop, self._followed, number),
         )
 
     def _rules(self) -> RowRules:
         job = self._plan.job
-        retry = RetryRules(job.retry.attempts, job.retry.backoff_s, job.retry.max_backoff_s, job.row_timeout_s)
+        retry = RetryRules(
+            job.retry.attempts,
+            job.retry.backoff_s,
+            job.retry.max_backoff_s,
+            job.row_timeout_s,
+            0 if job.answer is None else job.answer.repair,
+            None if job.answer is None else job.answer.stand_in,
+        )
         params = effective_params(job, job.endpoints[0])
         return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
+
+    def _followed(self, number: int) -> None:
+        """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""
+        assert self._tally is not None
+        self._tally.moved({Status.OK: number})
 
     def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:
         assert self._run is not None
         assert self._tally is not None
         self._tally.moved(changed)
+        if self.after_pilot and not matched.left:
+            self._run.tell(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
+            return
         text = f"the input has changed: {matched.found:,} finished rows were found again in it"
         if matched.left:
             text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
         self._run.tell(Notice(text))
 
-    def _bounded(self, endpoint: Endpoint) -> LaneConfig:
+    def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
+        return worst_case_of(endpoint.price, max_tokens_of(self._plan.job, endpoint), provider.body)
+
+    def _budget(self) -> Budget | None:
+        limit_usd = self._plan.job.budget_usd
+        if limit_usd is None:
+            return None
+        spent = self._totals
+        if spent.unknown_costs and not spent.unconfirmed_usd:
+            assert self._run is not None
+            text = f"{spent.unknown_costs:,} earlier requests of unknown cost are not counted in the budget"
+            self._run.tell(Notice(text))
+        self._money = Budget(limit_usd, spent.known_usd + spent.unconfirmed_usd, spent.unconfirmed_usd)
+        return self._money
+
+    def _bounded(self, endpoint: Endpoint, worst_usd: Callable[[Request], float] | None) -> LaneConfig:
         """The lane's configuration with no more in flight than there are descriptors for."""
         wanted = endpoint.spec.pinned or MOST_IN_FLIGHT
         most = most_in_flight(wanted)
-        config = endpoint.lane_config(self._plan.job, most)
+        config = endpoint.lane_config(self._plan.job, most, worst_usd)
         if config.in_flight is not None and config.in_flight > most:
             assert self._run is not None
             text = f"too few files may be open (ulimit -n): {most} requests in flight, not {config.in_flight}"
@@ -153,6 +189,11 @@ class Session:
             "requests": sum(lane.tally.requests for lane in lanes),
             "input_tokens": sum(lane.tally.input_tokens for lane in lanes),
             "output_tokens": sum(lane.tally.output_tokens for lane in lanes),
+            "cost_usd": sum(lane.tally.cost_usd for lane in lanes),
+            "unknown_costs": sum(lane.tally.unknown_costs for lane in lanes),
+            # What is in flight counts as spent, in case the process is killed.
+            "unconfirmed_usd": sum(lane.tally.unconfirmed_usd for lane in lanes)
+            + (self._money.reserved_usd if self._money is not None else 0.0),
             "latencies": self._tally.latencies.buckets(),
             "snapshot": {
                 "total": figures.total,

@@ -152,8 +152,8 @@ def read_ask(body: bytes) -> Ask:
     for message in read.messages:
         text = _text_of(message.content)
         length += len(text)
-        if message.role == "user":
-            last_text = text
+        if message.role == "user" and ("[[" in text or not last_text):
+            last_text = text  # a repair's own question names no row
     token, override = _token_of(last_text)
     wanted = read.response_format
     schema = bytes(wanted.json_schema.schema) if wanted and wanted.json_schema else None

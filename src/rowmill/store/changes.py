@@ -12,6 +12,8 @@ from typing import Any
 
 from rowmill.store import meta
 
+FALLEN = "'fallback', 'invalid', 'refused', 'truncated', 'filtered'"  # what a fallback may stand in for
+
 
 def remember_job(connection: sqlite3.Connection, job: str) -> None:
     """Stores the job, from which `retry` and `export` go on."""
@@ -54,14 +56,27 @@ def send_again_by_version(connection: sqlite3.Connection, ids: Sequence[int]) ->
 def read_again_by_version(connection: sqlite3.Connection, ids: Sequence[int]) -> int:
     """Has the stored replies of these versions' answered and invalid rows read again; how many."""
     return sum(
-        connection.execute(
-            "UPDATE rows SET requeued = 2 WHERE id >= 0 AND version = ? AND status IN ('ok', 'invalid') AND EXISTS "
-            "(SELECT 1 FROM attempts AS a WHERE a.id > rows.id << 16 AND a.id < (rows.id + 1) << 16 "
-            " AND a.body IS NOT NULL AND a.status_code < 300)",
-            (number,),
-        ).rowcount
-        for number in ids
+        _read_again(connection, "version = ? AND status IN ('ok', 'invalid', 'fallback')", (number,)) for number in ids
     )
+
+
+def _read_again(connection: sqlite3.Connection, which: str, values: Sequence[object]) -> int:
+    return connection.execute(
+        f"UPDATE rows SET requeued = 2 WHERE id >= 0 AND requeued = 0 AND {which} AND EXISTS "
+        "(SELECT 1 FROM attempts AS a WHERE a.id > rows.id << 16 AND a.id < (rows.id + 1) << 16 "
+        " AND a.body IS NOT NULL AND a.status_code < 300)",
+        tuple(values),
+    ).rowcount
+
+
+def apply_fallback(connection: sqlite3.Connection, fallback: str) -> int:
+    """Where the fallback (as text, empty for none) is not the one that rows ended under, has the stored replies of
+    rows read again that it may concern; how many.  Nothing is sent for them.
+    """
+    if (meta.get(connection, "fallback") or "") == fallback:
+        return 0
+    meta.put(connection, "fallback", fallback)
+    return _read_again(connection, f"status IN ({FALLEN})", ())
 
 
 def send_again_by_status(connection: sqlite3.Connection, statuses: Sequence[str]) -> int:
@@ -83,6 +98,27 @@ def try_unsent_again(connection: sqlite3.Connection, current: Sequence[int]) -> 
     ).rowcount
 
 
-def remember_written(connection: sqlite3.Connection, seal: str) -> None:
-    """Notes that the output stands as this run file would write it; any change of rows takes the note away."""
+def begin_sample(connection: sqlite3.Connection) -> None:
+    """What comes into the run file next is a pilot's sample of the input."""
+    meta.put(connection, "sampled", "1")
+
+
+def end_sample(connection: sqlite3.Connection) -> None:
+    """The sample has been read, which is not the whole input."""
+    meta.put(connection, "complete", "0")
+
+
+def take_over_sample(connection: sqlite3.Connection) -> bool:
+    """The whole input comes next; whether what is stored so far is a sample."""
+    was_sampled = meta.get(connection, "sampled") == "1"
+    meta.put(connection, "sampled", "0")
+    return was_sampled
+
+
+def remember_written(connection: sqlite3.Connection, seal: str, accuracy: str) -> None:
+    """Notes that the output stands as this run file would write it, and what its answers were worth.
+
+    Any change of rows takes the seal away.
+    """
     meta.put(connection, "written", seal)
+    meta.put(connection, "accuracy", accuracy)

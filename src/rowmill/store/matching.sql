@@ -38,6 +38,13 @@ JOIN main.rows AS r ON r.id = m.old_id
 JOIN temp.old_rows AS o ON o.id = m.old_id;
 UPDATE temp.moved_rows SET id = new_id, key = CASE WHEN new_id < 0 THEN old_key END;
 
+-- Followers go with their leaders; one whose leader left without an outcome is pending again.
+DELETE FROM temp.moved_rows
+WHERE duplicate_of >= :first AND duplicate_of NOT IN (SELECT old_id FROM temp.moves);
+UPDATE temp.moved_rows
+SET duplicate_of = (SELECT m.new_id FROM temp.moves AS m WHERE m.old_id = duplicate_of)
+WHERE duplicate_of IN (SELECT old_id FROM temp.moves);
+
 CREATE TEMP TABLE moved_attempts AS
 SELECT a.*, (m.new_id << 16) | (a.id & 65535) AS new_id
 FROM temp.moves AS m
@@ -48,12 +55,20 @@ DELETE FROM main.rows WHERE id IN (SELECT id FROM temp.old_rows WHERE NOT orphan
                          OR id IN (SELECT old_id FROM temp.moves);
 DELETE FROM main.attempts WHERE id >= :first << 16
                              OR (id < 0 AND id >> 16 IN (SELECT old_id FROM temp.moves));
+DELETE FROM main.rows WHERE duplicate_of >= :first AND duplicate_of NOT IN (SELECT old_id FROM temp.moves);
+UPDATE main.rows
+SET duplicate_of = (SELECT m.new_id FROM temp.moves AS m WHERE m.old_id = duplicate_of)
+WHERE duplicate_of IN (SELECT old_id FROM temp.moves);
+DELETE FROM main.leaders WHERE id >= :first AND id NOT IN (SELECT old_id FROM temp.moves);
+UPDATE main.leaders SET id = (SELECT m.new_id FROM temp.moves AS m WHERE m.old_id = main.leaders.id)
+WHERE id IN (SELECT old_id FROM temp.moves);
 INSERT INTO main.rows
 SELECT id, status, requeued, version, lane, attempts, answer, error, latency_s, input_tokens, output_tokens,
        cost_usd, reasoning, duplicate_of, key
 FROM temp.moved_rows ORDER BY id;
 INSERT INTO main.attempts
-SELECT id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id, input_tokens, output_tokens
+SELECT id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id, input_tokens, output_tokens,
+       cost_usd
 FROM temp.moved_attempts ORDER BY id;
 
 DELETE FROM main.chunks WHERE id >= :first_chunk;

@@ -14,22 +14,33 @@ from typing import Any, NamedTuple
 
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
-from rowmill.records import Outcome, Status
+from rowmill.records import Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.packing import Packer
 
 OUTCOMES = """
-SELECT r.id, r.status, r.answer, r.error, l.endpoint, l.model, r.attempts, r.latency_s, r.input_tokens,
-       r.output_tokens, r.cost_usd, r.reasoning, r.duplicate_of
-FROM rows AS r LEFT JOIN lanes AS l ON l.id = r.lane
-WHERE r.id BETWEEN ? AND ? AND r.requeued = 0
+SELECT r.id, coalesce(d.status, r.status), coalesce(d.answer, r.answer), coalesce(d.error, r.error), l.endpoint,
+       l.model, r.attempts, r.latency_s, r.input_tokens, r.output_tokens, r.cost_usd,
+       coalesce(d.reasoning, r.reasoning), r.duplicate_of
+FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
+               LEFT JOIN lanes AS l ON l.id = coalesce(d.lane, r.lane)
+WHERE r.id BETWEEN ? AND ? AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0)
+"""
+COUNTS = """
+SELECT coalesce(d.status, r.status), count(*) FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
+WHERE r.id >= 0 AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0) GROUP BY 1
 """
 ATTEMPTS = """
 SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, a.packed, a.body, a.error,
-       a.request_id, a.input_tokens, a.output_tokens
+       a.request_id, a.input_tokens, a.output_tokens, a.cost_usd
 FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
 WHERE a.id > ? AND a.id < ? ORDER BY a.id
+"""
+REPLIES = """
+SELECT a.id >> 16, l.endpoint, a.latency_s, a.packed, a.body
+FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
+WHERE a.id > ? AND a.id < ? AND a.body IS NOT NULL AND a.status_code < 300 ORDER BY a.id
 """
 
 
@@ -56,16 +67,25 @@ class Session(NamedTuple):
     requests: int
     input_tokens: int
     output_tokens: int
+    cost_usd: float
+    unknown_costs: int
+    unconfirmed_usd: float
     latencies: Mapping[int, int]
     snapshot: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over finished rows and over all sessions; `cost_usd` is None when any row's is unknown."""
+    """Sums over finished rows and over all sessions.
+
+    `known_usd` is what attempts of known cost have cost, `unknown_costs` counts the others and `unconfirmed_usd` is
+    the worst case of those.
+    """
 
     counts: Mapping[str, int]
-    cost_usd: float | None
+    known_usd: float
+    unknown_costs: int
+    unconfirmed_usd: float
     requests: int
     input_tokens: int
     output_tokens: int
@@ -73,14 +93,15 @@ class Totals:
     reasoning: bool
     duplicates: bool
 
+    @property
+    def cost_usd(self) -> float | None:
+        """What all attempts have cost; None when that of one is unknown."""
+        return None if self.unknown_costs else self.known_usd
+
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
     """Finished rows of the input by status."""
-    return dict(
-        connection.execute(
-            "SELECT status, count(*) FROM rows WHERE id >= 0 AND requeued = 0 GROUP BY status"
-        ).fetchall()
-    )
+    return dict(connection.execute(COUNTS).fetchall())
 
 
 class RunFileReader:
@@ -105,6 +126,10 @@ class RunFileReader:
         with connections.translated(self.path):
             return meta.get(self._connection, name)
 
+    def holds_sample(self) -> bool:
+        """Whether the input stored so far is a pilot's sample."""
+        return self.fact("sampled") == "1"
+
     def columns(self) -> list[str]:
         """The input's columns."""
         with connections.translated(self.path):
@@ -120,9 +145,8 @@ class RunFileReader:
         """Counts by status and sums."""
         with connections.translated(self.path):
             counts = count_rows(self._connection)
-            cost, unknown, reasoning, duplicates = self._connection.execute(
-                "SELECT sum(cost_usd), sum(cost_usd IS NULL AND attempts > 0), count(reasoning), count(duplicate_of) "
-                "FROM rows WHERE id >= 0 AND requeued = 0"
+            reasoning, duplicates = self._connection.execute(
+                "SELECT count(reasoning), count(duplicate_of) FROM rows WHERE id >= 0 AND requeued = 0"
             ).fetchone()
             sessions = self.sessions()
         latencies: dict[int, int] = {}
@@ -131,7 +155,9 @@ class RunFileReader:
                 latencies[bucket] = latencies.get(bucket, 0) + number
         return Totals(
             counts,
-            None if unknown else float(cost or 0.0),
+            sum(session.cost_usd for session in sessions),
+            sum(session.unknown_costs for session in sessions),
+            sum(session.unconfirmed_usd for session in sessions),
             sum(session.requests for session in sessions),
             sum(session.input_tokens for session in sessions),
             sum(session.output_tokens for session in sessions),
@@ -145,7 +171,7 @@ class RunFileReader:
         with connections.translated(self.path):
             rows = self._connection.execute("SELECT * FROM sessions ORDER BY id").fetchall()
         return [
-            Session._make([*row[:9], {int(k): v for k, v in json.loads(row[9]).items()}, json.loads(row[10])])
+            Session._make([*row[:12], {int(k): v for k, v in json.loads(row[12]).items()}, json.loads(row[13])])
             for row in rows
         ]
 
@@ -233,6 +259,25 @@ class RunFileReader:
             "attempts": attempts,
         }
 
+    def replies(self, first: int, last: int) -> dict[int, tuple[str, RawReply]]:
+        """The last reply of each row from `first` to `last` that has one, with its endpoint's name."""
+        with connections.translated(self.path):
+            found = self._connection.execute(REPLIES, (first << 16, (last + 1) << 16)).fetchall()
+        return {
+            index: (endpoint, RawReply(200, {}, self._packer.unpack_body(packed, body), latency_s or 0.0))
+            for index, endpoint, latency_s, packed, body in found
+        }
+
+    def seconds(self) -> dict[int, float]:
+        """Time in flight of each row over all its attempts; for run files that hold a sample."""
+        with connections.translated(self.path):
+            return dict(
+                self._connection.execute(
+                    "SELECT id >> 16, sum(latency_s) FROM attempts WHERE id >= 0 AND latency_s IS NOT NULL "
+                    "GROUP BY id >> 16"
+                ).fetchall()
+            )
+
     def attempts(self, index: int) -> list[dict[str, Any]]:
         """Every request that was made for one row, oldest first."""
         with connections.translated(self.path):
@@ -249,6 +294,7 @@ class RunFileReader:
                 "request_id": request_id,
                 "input_tokens": input_tokens,
                 "output_tokens": output_tokens,
+                "cost_usd": cost_usd,
                 "reply": None if body is None else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
             }
             for (
@@ -264,6 +310,7 @@ class RunFileReader:
                 request_id,
                 input_tokens,
                 output_tokens,
+                cost_usd,
             ) in rows
         ]
 

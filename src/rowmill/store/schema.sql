@@ -56,6 +56,13 @@ CREATE TABLE rows (
     key           BLOB
 );
 
+-- Of rows with one key the one that is sent, where duplicates are not; the others in rows follow it: their status is
+-- 'duplicate', duplicate_of is its id, and how they ended is how it did.
+CREATE TABLE leaders (
+    key BLOB PRIMARY KEY,
+    id  INTEGER NOT NULL
+) WITHOUT ROWID;
+
 -- Every request, append only.  id is 65,536 times the row's index plus 1, 2, ...; kind is NULL for a valid answer.
 -- packed says how body is stored: 0 as it is, 1 zstd, 2 zstd with the dictionary in meta.
 CREATE TABLE attempts (
@@ -70,10 +77,12 @@ CREATE TABLE attempts (
     error         TEXT,
     request_id    TEXT,
     input_tokens  INTEGER,
-    output_tokens INTEGER
+    output_tokens INTEGER,
+    cost_usd      REAL
 );
 
--- Each start of a run on this file; ended is NULL while it runs and after a kill.
+-- Each start of a run on this file; ended is NULL while it runs and after a kill.  cost_usd is what attempts of
+-- known cost have cost, unknown_costs counts the others, unconfirmed_usd is the worst case of those.
 CREATE TABLE sessions (
     id             INTEGER PRIMARY KEY,
     started        REAL NOT NULL,
@@ -84,6 +93,9 @@ CREATE TABLE sessions (
     requests       INTEGER NOT NULL DEFAULT 0,
     input_tokens   INTEGER NOT NULL DEFAULT 0,
     output_tokens  INTEGER NOT NULL DEFAULT 0,
+    cost_usd       REAL NOT NULL DEFAULT 0,
+    unknown_costs  INTEGER NOT NULL DEFAULT 0,
+    unconfirmed_usd REAL NOT NULL DEFAULT 0,
     latencies      TEXT NOT NULL DEFAULT '{}',
     snapshot       TEXT NOT NULL DEFAULT '{}'
 );

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from rowmill.chunks import row_keys
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
-from rowmill.records import RawReply, Row
+from rowmill.records import Fault, Row
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.chunktable import StoredChunk
+from rowmill.store.duplicates import follow
+from rowmill.store.history import REREAD, history_of
 from rowmill.store.matching import Matched, match
 from rowmill.store.packing import Packer
 from rowmill.store.reader import count_rows
@@ -27,8 +29,6 @@ from rowmill.store.writer import Writer
 CHUNKS_UNCOMMITTED = 8
 CHUNKS_AHEAD = 24
 REST_PER_WORK = 3.0
-LANE_KINDS = ("throttled", "reset", "forbidden")
-REREAD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,20 @@ class SpoolRules:
     """`key_names`: columns that keys are made of (None: all); `value_names`: columns that workers need (None: all).
 
     `check_columns` is called with the names of all columns seen so far whenever a new one turns up, and may raise.
+    `dedupe`: of rows with one key only the first is handed out.
     """
 
     key_names: Sequence[str] | None
     value_names: Sequence[str] | None
     check_columns: Callable[[Sequence[str]], None]
+    dedupe: bool = False
 
 
 class Spool:
     """One session's input.  `chunks` None means: go on from what is stored.
 
     `moved` is called in the spool's thread when rows had to be matched again, with what was found and the counts by
-    status that changed.
+    status that changed; `followed` in the feed's when that many rows turned out to be duplicates.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class Spool:
         rules: SpoolRules,
         chunks: Iterator[Chunk] | None,
         moved: Callable[[Matched, Mapping[str, int]], None],
+        followed: Callable[[int], None] = lambda number: None,
     ) -> None:
         self._writer = writer
         self._rules = rules
         self._chunks = chunks
         self._moved = moved
+        self._followed = followed
         self._key_names = chunktable.key_names_text(rules.key_names)
         self._packer = Packer()
         self._state = threading.Condition()
@@ -131,18 +135,39 @@ class Spool:
         )
         indices = stored.indices()
         offsets = [at for at, index in enumerate(indices) if states.get(index, 1) != 0]
+        if self._rules.dedupe and offsets:
+            offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
         if not offsets:
             return ()
         history = reader.execute(
-            "SELECT id >> 16, kind, latency_s, packed, body FROM attempts WHERE id > ? AND id < ?",
+            "SELECT id >> 16, kind, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd "
+            "FROM attempts WHERE id > ? AND id < ? ORDER BY id",
             (first << 16, (last + 1) << 16),
         ).fetchall()
-        unread, lane_failures = _history(history, states, packer)
+        unread, lane_failures, spent = history_of(history, states, packer)
         chunk = chunktable.load_chunk(stored, packer).take(offsets)
         return [
-            Row(index, values, chunk.faults.get(at), unread.get(index), lane_failures.get(index, 0))
+            Row(
+                index,
+                values,
+                chunk.faults.get(at),
+                unread.get(index),
+                lane_failures.get(index, 0),
+                spent.get(index),
+                states.get(index) == REREAD,
+            )
             for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
         ]
+
+    def _leading(self, stored: StoredChunk, offsets: Sequence[int], faults: Mapping[int, Fault]) -> list[int]:
+        """Those of the offsets whose rows are to be sent; the others are written as followers."""
+        keys, indices = list(chunktable.split_keys(stored.keys)), stored.indices()
+        asked = [(keys[at], indices[at]) for at in offsets if at not in faults]
+        version = self._writer.version
+        followers = self._writer.do(lambda c: follow(c, asked, stored.key_names, version))
+        if followers:
+            self._followed(len(followers))
+        return [at for at in offsets if indices[at] not in followers]
 
     def _run(self) -> None:
         try:
@@ -319,23 +344,3 @@ def _chained(first: Chunk | None, rest: Iterator[Chunk]) -> Iterator[Chunk]:
     for chunk in rest:
         if len(chunk):
             yield chunk
-
-
-def _history(
-    history: Sequence[tuple[int, str | None, float | None, int, bytes | None]],
-    states: Mapping[int, int],
-    packer: Packer,
-) -> tuple[dict[int, RawReply], dict[int, int]]:
-    """Stored replies that are still to be read, and earlier attempts that looked like the lane's trouble."""
-    unread: dict[int, RawReply] = {}
-    lane_failures: dict[int, int] = {}
-    for index, kind, latency_s, packed, body in history:
-        state = states.get(index)
-        if state == 0:
-            continue
-        if kind in LANE_KINDS:
-            lane_failures[index] = lane_failures.get(index, 0) + 1
-        wanted = state == REREAD or (state is None and kind in (None, "unread"))
-        if body is not None and wanted:
-            unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0)
-    return unread, lane_failures

@@ -30,10 +30,10 @@ UNCOMMITTED_REPLIES = 1000
 
 INSERT_ATTEMPT = """
 INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
-                      input_tokens, output_tokens)
+                      input_tokens, output_tokens, cost_usd)
 VALUES """
 ATTEMPT_VALUES = """(coalesce((SELECT max(id) FROM attempts WHERE id > ? AND id < ?), ?) + 1,
-                     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+                     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_ROW = """
 INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error, latency_s, input_tokens,
                              output_tokens, cost_usd, reasoning, duplicate_of)
@@ -42,7 +42,7 @@ ROW_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 STATEMENT_ROWS = 100
 UPDATE_SESSION = """
 UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
-                    latencies = ?, snapshot = ?
+                    cost_usd = ?, unknown_costs = ?, unconfirmed_usd = ?, latencies = ?, snapshot = ?
 WHERE id = ?
 """
 
@@ -52,8 +52,9 @@ Task = Callable[[sqlite3.Connection], Any]
 class Writer:
     """Queues records on the loop, writes them in its own thread; implements `ports.Store`.
 
-    `versions` maps an endpoint's name to the version of the job under which it answers; `redact` takes secrets out
-    of bytes; `snapshot` gives what `status` shows and is called in the writer's thread.
+    `version` is what rows stand under that no endpoint answered, `versions` maps an endpoint's name to the version of
+    the job under which it answers; `redact` takes secrets out of bytes; `snapshot` gives what `status` shows and is
+    called in the writer's thread.
     """
 
     def __init__(self, path: Path, redact: Callable[[bytes], bytes]) -> None:
@@ -74,7 +75,7 @@ class Writer:
         self._packer = Packer(meta.dictionary(self._connection))
         self._lanes: dict[tuple[str, str], int] = {}
         self._versions: Mapping[str, int] = {}
-        self._version = 0
+        self.version = 0
         self._seal_stands = True
         self.session_id: int | None = None
         self.snapshot: Callable[[], Mapping[str, Any]] | None = None
@@ -85,7 +86,7 @@ class Writer:
         """Opens a session on the engine's loop; `versions` maps endpoints to rows of the table versions."""
         self._loop = loop
         self._versions = versions
-        self._version = next(iter(versions.values()), 0)
+        self.version = next(iter(versions.values()), 0)
         self.session_id = self.do(_new_session)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -235,6 +236,9 @@ class Writer:
             shown["requests"],
             shown["input_tokens"],
             shown["output_tokens"],
+            shown.get("cost_usd", 0.0),
+            shown.get("unknown_costs", 0),
+            shown.get("unconfirmed_usd", 0.0),
             json.dumps(shown["latencies"]),
             json.dumps(shown["snapshot"]),
         )
@@ -292,6 +296,7 @@ class Writer:
             attempt.request_id,
             attempt.input_tokens,
             attempt.output_tokens,
+            attempt.cost_usd,
         )
 
     def _row_values(self, outcome: Outcome) -> tuple[Any, ...]:
@@ -299,7 +304,7 @@ class Writer:
         return (
             outcome.index,
             outcome.status,
-            self._version if endpoint is None else self._versions.get(endpoint, self._version),
+            self.version if endpoint is None else self._versions.get(endpoint, self.version),
             None if endpoint is None else self._lane(endpoint, outcome.model or ""),
             outcome.attempts,
             None if outcome.answer is None else self._redact(outcome.answer),

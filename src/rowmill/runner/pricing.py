@@ -1,0 +1,78 @@
+"""What the endpoints' tokens cost: as the job states it, or as the bundled price data has it; else unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date
+
+from rowmill.errors import JobError
+from rowmill.job import Job
+from rowmill.job.model import effective_params
+from rowmill.prices import Price, implausible, price_of
+from rowmill.providers.presets import sells_tokens
+from rowmill.records import Request
+from rowmill.runner.lanes import Endpoint
+
+
+def priced(job: Job, endpoints: Sequence[Endpoint], today: date | None = None) -> list[Endpoint]:
+    """The endpoints with their prices.  Raises JobError where the job's budget cannot be held with them.
+
+    Looking a price up takes half a second the first time, so do not call it on a loop.
+    """
+    day = today or date.today()
+    found = [replace(endpoint, price=_price(job, endpoint, day)) for endpoint in endpoints]
+    if job.budget_usd is not None:
+        _check_budget(job, found)
+    return found
+
+
+def odd_prices(endpoints: Sequence[Endpoint]) -> list[str]:
+    """What is implausible about stated prices, one sentence each."""
+    stated = [(endpoint.name, endpoint.spec.price) for endpoint in endpoints]
+    found = [(name, implausible(price.spec)) for name, price in stated if price is not None]
+    return [f"{name}: {words}" for name, words in found if words is not None]
+
+
+def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
+    faults = [f"budget_usd: {words}" for words in odd_prices(endpoints)]
+    for endpoint in endpoints:
+        if endpoint.price is None:
+            faults.append(
+                f"budget_usd: the price of {endpoint.name} is unknown; state it in a job file, in USD for a million "
+                f"tokens: endpoints: [{{model: {endpoint.name}, price: {{input: 0.15, output: 0.6}}}}]"
+            )
+        if max_tokens_of(job, endpoint) is None:
+            faults.append(
+                f"budget_usd: {endpoint.name} needs a limit on the tokens of an answer; give --max-tokens, "
+                "or the key params.max_tokens"
+            )
+    if faults:
+        raise JobError(*faults)
+
+
+def max_tokens_of(job: Job, endpoint: Endpoint) -> int | None:
+    """The most tokens that an answer may have, None where nothing limits it."""
+    params = effective_params(job, endpoint.spec)
+    stated = [params.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    return max((limit for limit in stated if isinstance(limit, int)), default=None)
+
+
+def worst_case_of(
+    price: Price | None, max_tokens: int | None, body: Callable[[Request], bytes]
+) -> Callable[[Request], float] | None:
+    """What a request may cost at most, from the bytes of its body; None where that is not known."""
+    if price is None or max_tokens is None:
+        return None
+    return lambda request: price.worst_case(len(body(request)), max_tokens)
+
+
+def _price(job: Job, endpoint: Endpoint, today: date) -> Price | None:
+    resolved, stated = endpoint.resolved, endpoint.spec.price
+    preset = resolved.preset if stated is None and sells_tokens(resolved) else None
+    if stated is None and preset is None:
+        return None
+    tier = effective_params(job, endpoint.spec).get("service_tier")
+    context = {"service_tier": tier} if isinstance(tier, str) else {}
+    override = None if stated is None else stated.spec
+    return price_of(resolved.model, preset, override, today=today, context=context)

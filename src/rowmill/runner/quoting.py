@@ -1,0 +1,169 @@
+"""The pilot: a uniform sample of the input, answered through the engine, and what it says of all rows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rowmill.errors import JobError, StopReason
+from rowmill.job import Job
+from rowmill.ports import Chunk, Observer
+from rowmill.quote import Lengths, Pace, Quote, Sampled, quote
+from rowmill.records import GOOD, Result
+from rowmill.runner.files import ensure_run_file
+from rowmill.runner.lanes import Endpoint, resolve_endpoints
+from rowmill.runner.loop import leave, signals
+from rowmill.runner.plan import Input, Plan, make_plan, open_input
+from rowmill.runner.pricing import priced
+from rowmill.runner.start import Ended, Start
+from rowmill.store import changes
+from rowmill.store.lock import RunFileLock
+from rowmill.store.reader import RunFileReader
+
+QUOTE_ROWS = 200
+
+
+def quote_job(
+    job: Job, *, observers: Sequence[Observer] = (), interrupts: bool = True
+) -> tuple[Quote | None, Result | None]:
+    """Answers a sample of the job's rows, keeps the answers, and says what all rows will take.
+
+    The sample has `job.pilot` rows, 200 where that is None.  The result comes in place of a quote where the pilot
+    stopped early.  Rows answered under another job are sent again.  Raises JobError before anything is sent.
+    """
+    with signals(leave, wanted=interrupts):
+        plan = make_plan(job)
+        endpoints = priced(job, resolve_endpoints(job))
+        lock = RunFileLock(plan.run_file)
+        lock.acquire()
+        try:
+            ensure_run_file(plan)
+            if has_begun(plan):
+                raise JobError(
+                    f"the run has begun ({plan.run_file}): `rowmill status {job.output}` shows how it goes; "
+                    "name another output with -o to quote anew"
+                )
+            pilot = Pilot(plan, endpoints, observers)
+            rows = QUOTE_ROWS if job.pilot is None else job.pilot
+            stopped = pilot.go(rows, lambda start: start.settle_versions("rerun", None), interrupts)
+            return (pilot.quote(), None) if stopped is None else (None, stopped)
+        finally:
+            lock.release()
+
+
+def has_begun(plan: Plan) -> bool:
+    """Whether the run file holds more than a pilot's sample."""
+    reader = RunFileReader(plan.run_file, checked=False)
+    try:
+        return reader.row_total() > 0 and not reader.holds_sample()
+    finally:
+        reader.close()
+
+
+class Pilot:
+    """One pilot on a run file that is locked and exists."""
+
+    def __init__(self, plan: Plan, endpoints: Sequence[Endpoint], observers: Sequence[Observer]) -> None:
+        self._plan = plan
+        self._endpoints = endpoints
+        self._observers = observers
+        self._lengths = Lengths()
+        self._picked: Mapping[int, int] = {}
+        self._start: Start | None = None
+        self._ended: Ended | None = None
+
+    def go(self, rows: int, settle: Callable[[Start], None], interrupts: bool) -> Result | None:
+        """Draws the sample and has it answered; a result where it stopped early."""
+        plan = self._plan
+        if plan.job.source == "-":
+            raise JobError("a pilot reads its input twice, and standard input can be read only once: save it to a file")
+        self._draw(rows)
+        sample = Input(self._sampled(), len(self._picked), is_empty=not self._picked)
+        self._start = start = Start(plan, self._endpoints, sample, self._observers)
+
+        def prepare() -> None:
+            settle(start)
+            start.writer.do(changes.begin_sample)
+
+        self._ended = ended = start.run_engine(prepare, interrupts, last=changes.end_sample)
+        return None if ended.reason is StopReason.FINISHED else start.stopped(ended)
+
+    def declined(self) -> Result:
+        """The result where the user did not want to go on."""
+        assert self._start is not None
+        assert self._ended is not None
+        words = "the quote was not approved; the answers of the sample are kept"
+        return self._start.stopped(self._ended._replace(reason=StopReason.DECLINED, message=words))
+
+    def quote(self) -> Quote:
+        """What all rows will take."""
+        reader = RunFileReader(self._plan.run_file, checked=False)
+        try:
+            seconds = reader.seconds()
+            sample = [
+                Sampled(
+                    self._picked[outcome.index],
+                    outcome.input_tokens,
+                    outcome.output_tokens,
+                    outcome.cost_usd,
+                    seconds.get(outcome.index),
+                    outcome.status in GOOD,
+                )
+                for _, outcomes in reader.outcomes()
+                for outcome in outcomes
+                if outcome is not None and outcome.index in self._picked
+            ]
+        finally:
+            reader.close()
+        return quote(self._lengths, sample, self._pace())
+
+    def _pace(self) -> Pace:
+        """The slots that the pilot ended with, and the stated limits as far as they are used."""
+        slots = 0 if self._ended is None else sum(lane.limit for lane in self._ended.session.figures().lanes)
+        specs = [endpoint.spec for endpoint in self._endpoints]
+        rpm = [spec.rpm * spec.headroom if spec.rpm else None for spec in specs]
+        tpm = [spec.tpm * spec.headroom if spec.tpm else None for spec in specs]
+        return Pace(max(slots, 1), _sum_of(rpm), _sum_of(tpm))
+
+    def _draw(self, rows: int) -> None:
+        """Reads the whole input once: the lengths of all rows, and a reservoir of `rows` of them (Vitter's R)."""
+        chance = random.Random(self._plan.job.seed)
+        reservoir: list[tuple[int, int]] = []
+        lengths = self._lengths
+        for chunk in open_input(self._plan).chunks:
+            faults = chunk.faults
+            rows_of_chunk = zip(chunk.indices, chunk.values(self._plan.names), strict=True)
+            for offset, (index, values) in enumerate(rows_of_chunk):
+                if offset in faults:
+                    continue
+                length = length_of(values)
+                lengths.add(length)
+                if len(reservoir) < rows:
+                    reservoir.append((index, length))
+                    continue
+                place = chance.randrange(lengths.rows)
+                if place < rows:
+                    reservoir[place] = (index, length)
+        self._picked = dict(reservoir)
+
+    def _sampled(self) -> Iterator[Chunk]:
+        picked = self._picked
+        for chunk in open_input(self._plan).chunks:
+            offsets = [offset for offset, index in enumerate(chunk.indices) if index in picked]
+            if offsets:
+                yield chunk.take(offsets)
+
+
+def length_of(values: Mapping[str, object]) -> int:
+    """What a row brings into its prompt, in bytes."""
+    total = 0
+    for value in values.values():
+        text = value if isinstance(value, str) else str(value)
+        total += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return total
+
+
+def _sum_of(limits: Sequence[float | None]) -> float | None:
+    """All limits together; None where one endpoint has none."""
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if len(known) == len(limits) else None

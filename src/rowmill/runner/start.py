@@ -1,0 +1,255 @@
+"""One start on a run file: settles what finished rows are worth, runs the engine, writes the output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rowmill.confusion import Accuracy
+from rowmill.errors import ChangedError, StopReason
+from rowmill.events import Event, Notice
+from rowmill.job import AnswerSpec, Job
+from rowmill.job.version import fingerprint
+from rowmill.ports import Chunk, Observer
+from rowmill.records import GOOD, Result
+from rowmill.runner.exporting import failures_path, write_failures, write_output
+from rowmill.runner.lanes import Endpoint, redactor
+from rowmill.runner.loop import run_in_thread, signals
+from rowmill.runner.plan import Input, Plan
+from rowmill.runner.pricing import odd_prices
+from rowmill.runner.session import Session
+from rowmill.runner.versions import decide, find_change
+from rowmill.store import changes
+from rowmill.store.reader import RunFileReader
+from rowmill.store.writer import UNCOMMITTED_REPLIES, Writer
+
+SIGNAL_REASONS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
+EXIT_CODES: Mapping[StopReason, int] = {StopReason.INTERRUPTED: 130, StopReason.TERMINATED: 143}
+
+
+class Ended(NamedTuple):
+    """How the engine's part of a start ended; `message` is for the user."""
+
+    session: Session
+    reason: StopReason
+    message: str
+
+
+class Start:
+    """One start on a run file that is locked and exists; `opened` None means that the input is what is stored."""
+
+    def __init__(
+        self, plan: Plan, endpoints: Sequence[Endpoint], opened: Input | None, observers: Sequence[Observer]
+    ) -> None:
+        self.plan = plan
+        self.endpoints = endpoints
+        self.observers = observers
+        self._opened = opened
+        reader = RunFileReader(plan.run_file)
+        try:
+            if opened is not None and opened.is_empty and reader.row_total() and plan.job.source == "-":
+                self._opened = None
+                self._tell(
+                    Notice(
+                        f"no input on standard input: going on with the {reader.row_total():,} rows "
+                        "that were read from it before"
+                    )
+                )
+            self._warn_of_kill(reader)
+            for words in odd_prices(endpoints):
+                self._tell(Notice(words))
+        finally:
+            reader.close()
+        self.writer = Writer(plan.run_file, redactor(endpoints))
+        self._after_pilot = False
+        self._versions: Mapping[str, int] = {}
+
+    def _tell(self, event: Event) -> None:
+        for observer in self.observers:
+            observer.tell(event)
+
+    def go(self, prepare: Callable[[], object], interrupts: bool) -> Result:
+        """Runs the engine and writes the output."""
+        return self._finish(*self.run_engine(prepare, interrupts))
+
+    def run_engine(
+        self, prepare: Callable[[], object], interrupts: bool, last: Callable[[Any], object] | None = None
+    ) -> Ended:
+        """Prepares the run file, runs the engine in its own thread, does `last` in the run file, and closes it."""
+        reason: StopReason | None = None
+        try:
+            prepare()
+            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
+            session.after_pilot = self._after_pilot
+            with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
+                reason, message = run_in_thread(lambda: session.execute(self._versions))
+            if last is not None:
+                self.writer.do(last)
+        finally:
+            self.writer.close(reason.value if reason is not None else None)
+        return Ended(session, reason, message)
+
+    def begin(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
+        """Prepares a run over the whole input."""
+        self.settle_versions(on_change, confirm)
+        self._after_pilot = self.writer.do(changes.take_over_sample)
+
+    def settle_versions(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
+        """Compares the job with the one that finished rows were answered under; then makes it the file's job."""
+        definition = self.plan.definition()
+        reader = RunFileReader(self.plan.run_file, checked=False)
+        try:
+            stored = reader.versions()
+            change = find_change(stored, definition)
+        finally:
+            reader.close()
+        if change is not None:
+            choice = decide(change, on_change, confirm)
+            ids = [version.id for version in change.versions]
+            if choice == "rerun":
+                self.writer.do(lambda c: changes.send_again_by_version(c, ids))
+            elif choice == "keep":
+                self.writer.do(lambda c: changes.accept_versions(c, ids))
+                if change.schema_changed:
+                    self.writer.do(lambda c: changes.read_again_by_version(c, ids))
+            else:
+                raise ChangedError(f"--on-change must be keep or rerun, not {choice}")
+        self._set_versions(definition, accepted=False)
+        current = list(self._versions.values())
+        self.writer.do(lambda c: changes.try_unsent_again(c, current))
+        job = self.plan.job
+        fallback = "" if job.answer is None or job.answer.stand_in is None else _fallback_words(job.answer)
+        self.writer.do(lambda c: changes.apply_fallback(c, fallback))
+        self.writer.do(lambda c: changes.remember_job(c, job.to_json().decode()))
+
+    def requeue(self, statuses: Sequence[str]) -> None:
+        """Makes rows with these statuses pending, under a version of the job that stays accepted."""
+        self._set_versions(self.plan.definition(), accepted=True)
+        number = self.writer.do(lambda c: changes.send_again_by_status(c, statuses))
+        if not number:
+            self._tell(Notice(f"no row is {' or '.join(statuses)}; there is nothing to try again"))
+
+    def _set_versions(self, definition: Mapping[str, Any], *, accepted: bool) -> None:
+        def task(connection: Any) -> dict[str, int]:
+            return {
+                endpoint.name: changes.version_id(
+                    connection,
+                    fingerprint(definition, endpoint.model),
+                    endpoint.model,
+                    {**definition, "models": {endpoint.model: definition["models"][endpoint.model]}},
+                    accepted=accepted,
+                )
+                for endpoint in self.endpoints
+            }
+
+        self._versions = self.writer.do(task)
+
+    def _chunks(self) -> Iterator[Chunk] | None:
+        return None if self._opened is None else self._opened.chunks
+
+    def _hint(self) -> int | None:
+        return None if self._opened is None else self._opened.size_hint
+
+    def _warn_of_kill(self, reader: RunFileReader) -> None:
+        sessions = reader.sessions()
+        if sessions and sessions[-1].ended is None:
+            pending = reader.row_total() - sum(reader.totals().counts.values())
+            most = min(sessions[-1].peak_in_flight + UNCOMMITTED_REPLIES, pending)
+            if most:
+                self._tell(Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice"))
+
+    def _finish(self, session: Session, reason: StopReason, message: str) -> Result:
+        figures = session.figures()
+        output = failures = None
+        found = Found()
+        pending: int | None = None
+        reader = RunFileReader(self.plan.run_file, checked=False)
+        try:
+            counts = reader.totals().counts
+            if reader.fact("complete") == "1":
+                pending = reader.row_total() - sum(counts.values())
+            if pending == 0:
+                reason, message = StopReason.FINISHED, ""
+                output, failures, found = self._write_output(reader, counts)
+            elif reason is StopReason.FINISHED:
+                reason = StopReason.SOURCE
+                message = "the input has not been read to its end; run the first command again to go on"
+        finally:
+            reader.close()
+        if self.plan.job.dedupe:
+            figures = replace(figures, counts=counts)
+        idle = reason is StopReason.FINISHED and figures.done > 0 and figures.session_rows == 0
+        return replace(
+            self.stopped(Ended(session, reason, message)),
+            exit_code=exit_code(reason, counts),
+            figures=figures,
+            output=output,
+            failures=failures,
+            nothing_to_do=idle,
+            accuracy=found.object,
+            accuracy_lines=found.lines,
+        )
+
+    def stopped(self, ended: Ended) -> Result:
+        """The result of a start that writes no output."""
+        return Result(
+            reason=ended.reason,
+            exit_code=exit_code(ended.reason, {}),
+            message=ended.message,
+            figures=ended.session.figures(),
+            output=None,
+            failures=None,
+            run_file=str(self.plan.run_file),
+        )
+
+    def _write_output(self, reader: RunFileReader, counts: Mapping[str, int]) -> tuple[str, str | None, Found]:
+        """Writes output and failures, unless they stand there already as this run file would write them."""
+        job = self.plan.job
+        if _is_written(reader, job):
+            path = failures_path(job.output)
+            return job.output, str(path) if path.exists() else None, Found.stored(reader.fact("accuracy"))
+        accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
+        write_output(reader, job, job.output, self.plan.format, accuracy=accuracy)
+        failures = write_failures(reader, job.output, counts)
+        found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
+        writer = Writer(self.plan.run_file, bytes)
+        writer.do(lambda c: changes.remember_written(c, _seal(job), json.dumps(found)))
+        writer.close(None)
+        return job.output, failures, found
+
+
+class Found(NamedTuple):
+    """What the answers were worth, as the run file keeps it beside the seal of the output."""
+
+    object: Mapping[str, object] | None = None
+    lines: Sequence[str] = ()
+
+    @classmethod
+    def stored(cls, text: str | None) -> Found:
+        return cls() if text is None else cls(*json.loads(text))
+
+
+def _fallback_words(answer: AnswerSpec) -> str:
+    return json.dumps([answer.fallback, sorted(answer.fallback_for)], sort_keys=True, ensure_ascii=False)
+
+
+def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:
+    """The process's exit code; see CONTRACT."""
+    if reason is StopReason.FINISHED:
+        return 3 if any(number for status, number in counts.items() if status not in GOOD) else 0
+    return EXIT_CODES.get(reason, 4)
+
+
+def _seal(job: Job) -> str:
+    """What an output that was written looked like from outside; the same again means that it is untouched."""
+    stat = Path(job.output).stat()
+    expect = job.answer.expect if job.answer is not None else {}
+    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
+    return json.dumps([str(Path(job.output).absolute()), stat.st_size, stat.st_mtime_ns, shape])
+
+
+def _is_written(reader: RunFileReader, job: Job) -> bool:
+    return Path(job.output).exists() and reader.fact("written") == _seal(job)

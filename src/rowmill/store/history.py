@@ -1,0 +1,62 @@
+"""What earlier sessions have sent for rows that are pending, from their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rowmill.records import RawReply, Spent
+from rowmill.store.packing import Packer
+
+LANE_KINDS = ("throttled", "reset", "forbidden")
+UNCOUNTED_KINDS = ("throttled", "unreachable")
+TO_READ_KINDS = (None, "unread", "invalid")  # of a row that was cut off before its outcome was saved
+RESEND, REREAD = 1, 2
+
+
+def history_of(
+    history: Sequence[tuple[Any, ...]],
+    states: Mapping[int, int],
+    packer: Packer,
+) -> tuple[dict[int, RawReply], dict[int, int], dict[int, Spent]]:
+    """Stored replies that are still to be read, attempts that looked like the lane's trouble, and what rows took.
+
+    What is sent anew because somebody asked for it begins at nothing.
+    """
+    unread: dict[int, RawReply] = {}
+    lane_failures: dict[int, int] = {}
+    spent: dict[int, Spent] = {}
+    for index, kind, latency_s, packed, body, status_code, *taken in history:
+        state = states.get(index)
+        if state == 0:
+            continue
+        if kind in LANE_KINDS:
+            lane_failures[index] = lane_failures.get(index, 0) + 1
+        if state != RESEND:
+            spent[index] = _added(spent.get(index), kind not in UNCOUNTED_KINDS, *taken)
+        if body is None or (status_code or 0) >= 300:
+            continue
+        if state == REREAD or (state is None and kind in TO_READ_KINDS):
+            unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0)
+    return unread, lane_failures, spent
+
+
+def _added(
+    before: Spent | None,
+    counted: bool,
+    input_tokens: int | None,
+    output_tokens: int | None,
+    cost_usd: float | None,
+) -> Spent:
+    if before is None:
+        return Spent(int(counted), input_tokens, output_tokens, cost_usd)
+    return Spent(
+        before.requests + counted,
+        _sum(before.input_tokens, input_tokens),
+        _sum(before.output_tokens, output_tokens),
+        None if before.cost_usd is None or cost_usd is None else before.cost_usd + cost_usd,
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else one + other

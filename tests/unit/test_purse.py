@@ -1,0 +1,114 @@
+"""The budget at work in the engine: never more spent than allowed, and as much of it used as can be."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.virtual import FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
+
+from rowmill.engine.gate import RateGate
+from rowmill.engine.lane import Lane, LaneConfig
+from rowmill.engine.run import Run, RunLimits
+from rowmill.engine.tally import Before, Tally
+from rowmill.engine.worker import RowRules
+from rowmill.errors import FailureKind, StopReason
+from rowmill.limits.rate import RateLimiter
+from rowmill.limits.spend import Budget
+from rowmill.prices import Price, PriceSpec, Rates
+from rowmill.prompts import compile_prompt
+from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
+from rowmill.steps import RetryRules
+
+PRICE = Price(((0, Rates(0.0, 0.0, 0.0, 0.01, 0.01)),), "of the test")  # a cent for a token of output
+WORST_TOKENS = 10
+
+
+class Billing(FakeProvider):
+    """Bills each request by a number of output tokens, also where it answers late or not at all."""
+
+    def __init__(self, seed: int, *, always_worst: bool) -> None:
+        super().__init__(lambda index, number, at: ok())
+        self._chance = random.Random(seed)
+        self._always_worst = always_worst
+        self.billed_usd = 0.0
+
+    async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+        tokens = WORST_TOKENS if self._always_worst else self._chance.randint(1, WORST_TOKENS)
+        fate = self._chance.random()
+        self._latency_s = self._chance.expovariate(5.0)
+        await super().send(request, timeout_s)
+        if fate < 0.05 and not self._always_worst:
+            return Failure(FailureKind.SERVER, "HTTP 500")
+        self.billed_usd += tokens * 0.01
+        if fate < 0.15 and not self._always_worst:
+            return Failure(FailureKind.TIMEOUT, "too late")
+        return RawReply(200, {}, str(tokens).encode(), 0.1)
+
+    def read(self, raw: RawReply) -> Reply:
+        return Reply("yes", "stop", usage=Usage(1, int(raw.body)))
+
+
+class Spending:
+    """A run of 200 rows, 64 in flight, against a budget."""
+
+    def __init__(self, limit_usd: float, seed: int = 1, *, always_worst: bool = True, spent_usd: float = 0.0) -> None:
+        self.provider = Billing(seed, always_worst=always_worst)
+        self.store = FakeStore()
+        self.budget = Budget(limit_usd, spent_usd)
+        self.reason, self.message = run_virtual(lambda: self._go(seed))
+
+    async def _go(self, seed: int) -> tuple[StopReason, str]:
+        clock = FakeClock(seed)
+        rows = [Row(index, {"text": str(index)}) for index in range(200)]
+        feed = FakeFeed(rows)
+        rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, RetryRules())
+        tally = Tally(Before(), clock.now, lambda: len(rows))
+        run = Run(rules, feed, self.store, clock, tally)  # type: ignore[arg-type]
+        config = LaneConfig("lane", "model", 64, price=PRICE, worst_usd=lambda request: WORST_TOKENS * 0.01)
+        gate = RateGate(RateLimiter(), clock)
+        run.lanes.append(Lane(config, self.provider, feed, clock, run.tell, gate))  # type: ignore[arg-type]
+        return await run.execute(RunLimits(budget=self.budget))
+
+
+def test_never_more_is_spent_than_allowed_in_200_trials() -> None:
+    for seed in range(200):
+        trial = Spending(1.0, seed, always_worst=False)
+        assert trial.reason is StopReason.BUDGET
+        assert trial.provider.billed_usd <= 1.0 + 1e-9, seed
+        assert trial.budget.spent_usd >= trial.provider.billed_usd - 1e-9, seed
+
+
+def test_a_dollar_buys_ten_requests_of_ten_cents_with_64_in_flight() -> None:
+    trial = Spending(1.0)
+    assert len(trial.provider.sent) == 10
+    assert trial.reason is StopReason.BUDGET
+    assert len(trial.store.outcomes) == 10
+    assert trial.message.startswith("budget_usd of 1 USD: 1 USD are spent")
+
+
+def test_what_does_not_fit_waits_while_something_is_in_flight() -> None:
+    trial = Spending(1.0, always_worst=False)
+    assert len(trial.provider.sent) > 10
+    assert trial.budget.spent_usd > 0.9
+
+
+def test_what_earlier_sessions_spent_counts() -> None:
+    assert len(Spending(1.0, spent_usd=0.75).provider.sent) == 2
+
+
+def test_with_enough_money_the_run_finishes() -> None:
+    trial = Spending(20.0)
+    assert trial.reason is StopReason.FINISHED
+    assert trial.budget.spent_usd == pytest.approx(20.0)
+
+
+def test_a_budget_that_buys_nothing_sends_nothing() -> None:
+    trial = Spending(0.09)
+    assert trial.provider.sent == []
+    assert trial.reason is StopReason.BUDGET
+
+
+def test_the_price_of_the_test_is_what_a_job_would_state() -> None:
+    stated = PriceSpec(0.0, 0.01, unit="token")
+    assert PRICE.cost(Usage(1, 7)) == pytest.approx(7 * stated.output)
