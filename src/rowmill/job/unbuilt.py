@@ -41,8 +41,6 @@ OPTIONS = frozenset(
 
 COMMANDS: Mapping[str, str] = {
     "quote": "pilot on a sample: cost and time",
-    "simulate": "an OpenAI-compatible server with latency, limits and faults",
-    "tune": "measure several concurrencies on a sample",
 }
 
 DATABASES = ("postgresql://", "postgres://", "sqlite://", "duckdb://", "mysql://")
