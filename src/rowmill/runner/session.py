@@ -17,6 +17,7 @@ from rowmill.errors import StopReason
 from rowmill.events import Notice
 from rowmill.histogram import Histogram
 from rowmill.job.model import effective_params
+from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer
 from rowmill.records import Figures
 from rowmill.runner.lanes import Endpoint, open_providers
@@ -158,20 +159,7 @@ class Session:
                 "total": figures.total,
                 "rows_per_s": round(figures.rows_per_s, 3),
                 "eta_s": None if figures.eta_s is None else round(figures.eta_s, 1),
-                "lanes": [
-                    {
-                        "name": lane.name,
-                        "in_flight": lane.in_flight,
-                        "limit": lane.limit,
-                        "waiting": lane.waiting,
-                        "why": lane.why,
-                        "requests": lane.requests,
-                        "failures": lane.failures,
-                        "retries": dict(lane.retries),
-                        "throttles": dict(lane.throttles),
-                    }
-                    for lane in figures.lanes
-                ],
+                "lanes": [lane_object(lane) for lane in figures.lanes],
             },
         }
 
