@@ -161,7 +161,8 @@ class Lane:
             self._wake_all()
         elif verdict.pause_s is not None:
             self.gate.disturb()
-            self._tell(LanePaused(self.config.name, verdict.pause_s, self.health.words(self._clock.now()) or failure.message))
+            why = self.health.words(self._clock.now()) or failure.message
+            self._tell(LanePaused(self.config.name, verdict.pause_s, why))
         elif was_probing and not self.health.probing:
             self._resumed()
         return verdict

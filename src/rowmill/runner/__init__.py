@@ -9,5 +9,6 @@ from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
 from rowmill.runner.running import retry, run
+from rowmill.runner.tune import TuneReport, TuneRules, tune
 
-__all__ = ["CheckReport", "check", "export", "retry", "rows", "run", "status"]
+__all__ = ["CheckReport", "TuneReport", "TuneRules", "check", "export", "retry", "rows", "run", "status", "tune"]

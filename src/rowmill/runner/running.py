@@ -60,7 +60,7 @@ def run(
         try:
             if fresh:
                 _set_aside(plan)
-            _ensure_run_file(plan)
+            ensure_run_file(plan)
             start = Start(plan, endpoints, opened, observers)
             return start.go(lambda: start.settle_versions(on_change, confirm), interrupts)
         finally:
@@ -164,6 +164,11 @@ class Start:
         job = self.plan.job.to_json().decode()
         self.writer.do(lambda c: changes.remember_job(c, job))
 
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version under which each endpoint answers, once they are settled."""
+        return self._versions
+
     def requeue(self, statuses: Sequence[str]) -> None:
         """Makes rows with these statuses pending, under a version of the job that stays accepted."""
         self._set_versions(self.plan.definition(), accepted=True)
@@ -258,7 +263,8 @@ def _open(plan: Plan, fresh: bool) -> Input | None:
     return open_input(plan)
 
 
-def _ensure_run_file(plan: Plan) -> None:
+def ensure_run_file(plan: Plan) -> None:
+    """Makes the run file, or checks the one that is there; raises OutputError for an output without one."""
     if plan.run_file.exists():
         connections.check(plan.run_file)
     elif plan.output.exists():

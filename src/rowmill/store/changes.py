@@ -83,6 +83,11 @@ def try_unsent_again(connection: sqlite3.Connection, current: Sequence[int]) -> 
     ).rowcount
 
 
+def leave_input_open(connection: sqlite3.Connection) -> None:
+    """Notes that more input may follow what is stored."""
+    meta.put(connection, "complete", "0")
+
+
 def remember_written(connection: sqlite3.Connection, seal: str) -> None:
     """Notes that the output stands as this run file would write it; any change of rows takes the note away."""
     meta.put(connection, "written", seal)
