@@ -102,7 +102,9 @@ def advise(measured: Sequence[Measured]) -> Advice | None:
     knee = _knee(clean)
     if knee is None or knee.p99_s is None:
         return None
-    timeout_s = max(SHORTEST_TIMEOUT_S, ceil(TIMEOUT_LATENCIES * knee.p99_s))
+    # The slowest step counts: a request given up is paid for, one waited for a little longer costs nothing.
+    slowest_s = max(step.p99_s or 0.0 for step in measured)
+    timeout_s = max(SHORTEST_TIMEOUT_S, ceil(TIMEOUT_LATENCIES * slowest_s))
     return Advice(knee.in_flight, timeout_s, attempts_for(clean))
 
 
