@@ -16,6 +16,7 @@ ENOUGH = 0.95  # of the best throughput
 REFINEMENTS = 2
 FEWEST_ROWS = 30
 ROUNDS = 3  # rows a slot at each step
+THROTTLED = "throttled"
 THROTTLED_SHARE = 0.01
 MORE_FAILURES = 0.05
 TIMEOUT_LATENCIES, SHORTEST_TIMEOUT_S = 3.0, 10
@@ -96,6 +97,18 @@ def next_in_flight(measured: Sequence[Measured], most: int) -> int | None:
     return None if is_over else next(rung for rung in ladder(most) if rung > max(tried, default=0))
 
 
+def why_ended(measured: Sequence[Measured], most: int) -> str:
+    """Why there is no next step, in words."""
+    for step in sorted(measured):
+        found = trouble(measured, step)
+        if found:
+            hint = " (a limit a minute is stated with --rpm or --tpm)" if found == THROTTLED else ""
+            return f"{found} at {step.in_flight} in flight{hint}"
+    if _flat_steps(measured)[0] < FLAT_STEPS:
+        return f"{most} in flight were tried, the most allowed (--most)"
+    return "more in flight brings nothing"
+
+
 def advise(measured: Sequence[Measured]) -> Advice | None:
     """The recommendation; None where no step went well enough to recommend anything."""
     clean = _clean(measured)
@@ -124,7 +137,7 @@ def trouble(measured: Sequence[Measured], step: Measured) -> str | None:
     if not step.rows:
         return "nothing was answered"
     if step.throttled_share >= THROTTLED_SHARE:
-        return "throttled"
+        return THROTTLED
     fewer = [other for other in measured if other.in_flight < step.in_flight]
     usual = (sum(other.failures for other in fewer) + 1) / (sum(other.requests for other in fewer) + 2)
     expected = usual * step.requests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,7 @@ def test_throttling_ends_it_and_less_is_recommended(tmp_path: Path) -> None:
         assert ended.code == 0, ended.err
         report = ended.json()
         assert report["steps"][-1]["throttled_share"] > 0
+        assert report["ended"].startswith("throttled at ")
         assert report["recommended"]["in_flight"] < report["steps"][-1]["in_flight"]
 
 
@@ -145,7 +147,9 @@ def test_a_server_that_is_not_there_is_no_measurement(place: Workplace) -> None:
     place.write_rows(50)
     place.simulator.stop()
     ended = tune(place, "--step-s", "0.5", "--json")
+    assert ended.code == 4
     assert ended.json()["recommended"] is None
+    assert ended.json()["ended"] == "nothing was answered at 1 in flight"
     assert "Nothing can be recommended" in ended.err
 
 
@@ -170,11 +174,12 @@ def test_standard_input_is_refused(place: Workplace) -> None:
 
 
 def test_an_input_without_fresh_rows_is_refused(place: Workplace) -> None:
-    place.write_rows(3)
-    assert place.run().code == 0
+    place.write_rows(30)
+    assert place.run("--limit", "28").code == 0
     ended = tune(place)
     assert ended.code == 2
-    assert "no row to measure with" in ended.err
+    assert "at least 6 rows that are not finished; there are 2" in ended.err
+    assert place.request_total() == 28
 
 
 def test_auto_uses_the_slots_of_a_queueing_server(tmp_path: Path) -> None:

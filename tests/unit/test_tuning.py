@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rowmill.tuning import Advice, Measured, advise, attempts_for, ladder, next_in_flight, rows_of, trouble
+from rowmill.tuning import Advice, Measured, advise, attempts_for, ladder, next_in_flight, rows_of, trouble, why_ended
 
 
-def step(in_flight: int, rows_per_s: float, **changes: object) -> Measured:
+def step(in_flight: int, rows_per_s: float, **changes: Any) -> Measured:
     """A step of ten seconds; latency by Little's law."""
     rows = round(rows_per_s * 10)
     latency_s = in_flight / rows_per_s if rows_per_s else None
@@ -102,6 +104,13 @@ def test_the_time_limit_is_three_times_the_slowest() -> None:
 @pytest.mark.parametrize(("failures", "attempts"), [(0, 3), (20, 3), (200, 6), (999, 10)])
 def test_attempts_follow_the_share_of_failures(failures: int, attempts: int) -> None:
     assert attempts_for([step(1, 100, failures=failures)]) == attempts
+
+
+def test_why_it_ended_is_said() -> None:
+    assert why_ended(steps_with(8), 500) == "more in flight brings nothing"
+    assert why_ended(steps_with(8, most=5), 5) == "5 in flight were tried, the most allowed (--most)"
+    assert why_ended([step(1, 0)], 500) == "nothing was answered at 1 in flight"
+    assert why_ended([step(1, 2), step(5, 10, throttles=9)], 500).startswith("throttled at 5 in flight (")
 
 
 def test_nothing_is_recommended_where_nothing_was_answered() -> None:

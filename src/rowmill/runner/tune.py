@@ -23,7 +23,7 @@ from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
-from rowmill.tuning import REFINEMENTS, Advice, Measured, advise, ladder, next_in_flight, rows_of
+from rowmill.tuning import REFINEMENTS, Advice, Measured, advise, ladder, next_in_flight, rows_of, why_ended
 
 MOST = 500
 STEP_S = 20.0
@@ -131,8 +131,8 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
                     yield index
 
     pool = draw(fresh(), size, plan.job.seed)
-    if not pool:
-        raise JobError("there is no row to measure with: the input has none, or every one is finished")
+    if len(pool) <= FEWEST_ROWS:
+        raise JobError(f"tune needs at least {FEWEST_ROWS + 1} rows that are not finished; there are {len(pool)}")
     drawn = frozenset(pool)
     chunks = keep(open_input(plan).chunks, lambda i: i in drawn or (i < len(marks) and marks[i] != 0))
     writer = Writer(plan.run_file, bytes)
@@ -199,8 +199,8 @@ class _Tuning:
 
     def report(self) -> TuneReport:
         """What there is so far."""
-        code = 0 if self._reason is None else EXIT_CODES.get(self._reason, 4)
         advice = advise(self._steps)
+        code = EXIT_CODES.get(self._reason, 4) if self._reason is not None else 0 if advice is not None else 4
         return TuneReport(self._steps, advice, code, self._message, self._rows_kept, str(self._plan.run_file))
 
     async def execute(self) -> None:
@@ -211,9 +211,7 @@ class _Tuning:
             while self._reason is None:
                 in_flight = next_in_flight(self._steps, self._rules.most)
                 if in_flight is None:
-                    self._message = "more in flight brings nothing"
-                    if max(step.in_flight for step in self._steps) == self._rules.most:
-                        self._message = f"the most in flight to be tried, {self._rules.most}, was tried"
+                    self._message = why_ended(self._steps, self._rules.most)
                     return
                 rows = min(_step_rows(in_flight, self._rules), len(self._pool) - in_flight)
                 if rows < max(in_flight, FEWEST_ROWS):
