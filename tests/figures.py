@@ -12,6 +12,7 @@ LANE = LaneFigures(
     name="vllm/m",
     in_flight=7,
     limit=20,
+    adapts=False,
     waiting=0,
     why=None,
     requests=1240,

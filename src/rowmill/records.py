@@ -194,11 +194,17 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """One lane as it stands now.  `waiting` counts rows that wait for a retry; `why` says what the lane waits for."""
+    """One lane as it stands now.
+
+    `adapts`: the limit is found by the lane itself.  `waiting` counts rows that wait for a retry; `why` says what
+    the lane waits for.  Rates and `success_rate` (requests that brought an answer, of those that ended) are over a
+    sliding window of some seconds while the run lasts, over the session once it has ended.
+    """
 
     name: str
     in_flight: int
     limit: int
+    adapts: bool
     waiting: int
     why: str | None
     requests: int

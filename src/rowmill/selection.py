@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rowmill.errors import SourceError
@@ -41,6 +41,28 @@ def select(
 
     chosen = matching() if sample is None else _sampled(matching, sample, seed)
     return chosen if limit is None else _first(chosen, limit)
+
+
+def draw(indices: Iterable[int], size: int, seed: int) -> list[int]:
+    """Up to `size` of the indices, each set and each order of them equally likely; the same for the same seed.
+
+    Reads once, in memory for `size` numbers (Vitter's algorithm R).
+    """
+    chance = random.Random(seed)
+    drawn: list[int] = []
+    for seen, index in enumerate(indices):
+        if seen < size:
+            drawn.append(index)
+        elif (place := int(chance.random() * (seen + 1))) < size:
+            drawn[place] = index
+    chance.shuffle(drawn)
+    return drawn
+
+
+def keep(chunks: Iterable[Chunk], wanted: Callable[[int], bool]) -> Iterator[Chunk]:
+    """The rows whose index is wanted."""
+    for chunk in chunks:
+        yield from _taken(chunk, [offset for offset, index in enumerate(chunk.indices) if wanted(index)])
 
 
 def _matching(chunks: Iterator[Chunk], where: Where) -> Iterator[Chunk]:

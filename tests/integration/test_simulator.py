@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import signal
 import socket
 import subprocess
 import sys
@@ -181,14 +182,38 @@ def test_a_change_that_is_wrong_changes_nothing() -> None:
         assert post(simulator, "x")[0] == 200
 
 
-def test_the_command_prints_its_address_first() -> None:
-    arguments = [sys.executable, "-m", "rowmill.simulator", "--fail", "2%", "--script", "a:503, ok"]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as server:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("module", [("rowmill", "simulate"), ("rowmill.simulator",)])
+def test_the_command_prints_its_address_first_and_its_counters_last(
+    module: tuple[str, ...], number: signal.Signals, code: int
+) -> None:
+    arguments = [sys.executable, "-m", *module, "--fail", "2%", "--script", "a:503, ok"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
+        assert server.stderr is not None
         url = server.stdout.readline().strip()
         connection = http.client.HTTPConnection(url.removeprefix("http://").removesuffix("/v1"))
-        connection.request("GET", "/health")
-        assert connection.getresponse().status == 200
+        connection.request("POST", "/v1/chat/completions", b'{"messages":[{"role":"user","content":"[[a]]"}]}')
+        assert connection.getresponse().status == 503
         connection.close()
-        server.terminate()
-        assert server.wait(10) == 0
+        server.send_signal(number)
+        assert msgspec.json.decode(server.stdout.read())["tokens"] == {"a": 1}
+        assert f"--url {url}" in server.stderr.read()
+        assert server.wait(10) == code
+
+
+def test_the_command_refuses_what_it_does_not_know() -> None:
+    for wrong in (["--rmp", "600"], ["--slots", "0"], ["--latency", "soon"], ["--port", "70000"], ["--outage", "x"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "rowmill", "simulate", *wrong], capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "Traceback" not in ended.stderr
+        assert "rowmill simulate: error: " in ended.stderr
+
+
+def test_the_commands_help_names_its_options() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "rowmill", "simulate", "--help"], capture_output=True, text=True, check=True
+    )
+    assert all(option in ended.stdout for option in ("--rpm", "--slots", "--latency", "--fail", "--outage"))

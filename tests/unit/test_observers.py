@@ -56,13 +56,19 @@ def test_an_empty_input_is_no_division_by_zero() -> None:
 
 
 def test_the_block_shows_tokens_cost_and_every_lane() -> None:
-    lines = figure_lines(figures(cost_usd=1.5, lanes=(lane(waiting=3, why="throttled"), lane(name="b"))))
+    lanes = (lane(waiting=3, why="throttled, 3.2 s left: HTTP 429"), lane(name="b", adapts=True))
+    lines = figure_lines(figures(cost_usd=1.5, lanes=lanes))
     assert lines == [
         "45.6 rows/s · ETA 3 min 12 s · 99.1 % good",
         "tokens/s 1,800 in, 180 out · tokens 24,680 in, 2,468 out · cost 1.50 USD",
-        "vllm/m: 7 of 20 in flight, 3 waiting for a retry, throttled",
-        "b: 7 of 20 in flight",
+        "vllm/m: in flight 7 of 20 · 46.0 requests/s · 99.0 % ok · tokens/s 900 in, 90.0 out",
+        "  3 waiting for a retry · throttled, 3.2 s left: HTTP 429",
+        "b: in flight 7 of 20, auto · 46.0 requests/s · 99.0 % ok · tokens/s 900 in, 90.0 out",
     ]
+
+
+def test_a_lane_by_itself_does_not_repeat_the_runs_tokens() -> None:
+    assert figure_lines(FIGURES)[2:] == ["vllm/m: in flight 7 of 20 · 46.0 requests/s · 99.0 % ok"]
 
 
 def test_an_unknown_cost_is_unknown() -> None:
@@ -172,6 +178,8 @@ def test_the_json_object_has_the_keys_of_the_contract() -> None:
     assert json.loads(json.dumps(made)) == made
     assert made["cost_usd"] is None
     assert made["latency_s"] == {"p50": 0.21, "p95": 0.5, "p99": 1.25}
+    rates = ("requests_per_s", "success_rate", "input_tokens_per_s", "output_tokens_per_s")
+    assert [made["lanes"][0][name] for name in rates] == [46.0, 0.99, 900.0, 90.0]
 
 
 def test_the_summary_of_a_good_run_names_the_output() -> None:

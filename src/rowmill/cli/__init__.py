@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from rowmill.cli import check, demo, export, quote, retry, rows, run, status
+from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
 from rowmill.cli.terminal import NOTHING_SENT, guarded, say
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ app.command("status")(status.status)
 app.command("retry")(retry.retry)
 app.command("export")(export.export)
 app.command("rows")(rows.rows)
+app.command("tune")(tune.tune)
+app.command("simulate", context_settings=simulate.PASSED_ON)(simulate.simulate)
 app.command("demo")(demo.demo)
 
 

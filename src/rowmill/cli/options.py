@@ -29,6 +29,10 @@ Statuses = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show errors only.")]
+OnChange = Annotated[
+    str | None,
+    typer.Option("--on-change", metavar="keep|rerun", help="Rows answered under another job.", show_default=False),
+]
 EscapeFormulas = Annotated[
     bool | None,
     typer.Option(

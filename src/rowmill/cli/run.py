@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowmill.cli.options import JobOptions, Json, Quiet, with_options
+from rowmill.cli.options import JobOptions, Json, OnChange, Quiet, with_options
 from rowmill.cli.terminal import can_ask, confirm, print_json, say
 from rowmill.errors import JobError
 
@@ -27,18 +27,14 @@ Source = Annotated[
 def run(
     source: Source,
     options: JobOptions,
-    on_change: Annotated[
-        str | None,
-        typer.Option(metavar="keep|rerun", help="Rows answered under another job.", show_default=False),
-    ] = None,
+    on_change: OnChange = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Go on after the pilot without asking.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Ask a model about every row; the same command again resumes."""
-    if on_change not in (None, "keep", "rerun"):
-        raise JobError(f"--on-change: must be keep or rerun, not '{on_change}'")
+    check_on_change(on_change)
     job = job_of(source, options)
     from rowmill import runner
     from rowmill.observers.progress import Progress
@@ -69,11 +65,22 @@ def _approve(yes: bool, *, may_spend: bool) -> Callable[[Quote], bool] | None:
     return approve
 
 
+def check_on_change(on_change: str | None) -> None:
+    """Raises JobError for anything but keep and rerun."""
+    if on_change not in (None, "keep", "rerun"):
+        raise JobError(f"--on-change: must be keep or rerun, not '{on_change}'")
+
+
+def is_job_file(source: str) -> bool:
+    """Whether SOURCE names a job file, by its ending."""
+    return source.lower().endswith((".yaml", ".yml"))
+
+
 def job_of(source: str, options: JobOptions) -> Job:
     """The job in the file that `source` names, or the job for that source."""
     from rowmill.job import job_from_options, load_job
 
-    if source.lower().endswith((".yaml", ".yml")):
+    if is_job_file(source):
         return load_job(source, options.given())
     return job_from_options({"source": source, **options.given()})
 

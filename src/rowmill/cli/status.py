@@ -55,7 +55,7 @@ def status_lines(standing: Mapping[str, Any]) -> list[str]:
     state = str(standing.get("state"))
     if standing.get("holder"):
         state += f" ({standing['holder']})"
-    if standing.get("reason"):
+    if standing.get("reason") not in (None, state):
         state += f": {standing['reason']}"
     lines = [
         f"output     {standing.get('output')}",
@@ -69,12 +69,26 @@ def status_lines(standing: Mapping[str, Any]) -> list[str]:
     tokens = f"{standing.get('input_tokens') or 0:,} in, {standing.get('output_tokens') or 0:,} out"
     lines.append(f"tokens     {tokens}; cost {money(standing.get('cost_usd'))}")
     if standing.get("rows_per_s"):
-        lines.append(f"speed      {rate(standing['rows_per_s'])} rows/s, ETA {duration(standing.get('eta_s'))}")
+        eta = "" if standing.get("eta_s") is None else f", ETA {duration(standing['eta_s'])}"
+        lines.append(f"speed      {rate(standing['rows_per_s'])} rows/s{eta}")
+    lines += [line for lane in standing.get("lanes") or () for line in _lane_lines(lane)]
     if standing.get("seconds") is not None:
         lines.append(f"time       {duration(standing['seconds'])}")
     if standing.get("updated"):
         lines.append(f"updated    {_moment(standing['updated'])}")
     return [printable(line) for line in lines]
+
+
+def _lane_lines(lane: Mapping[str, Any]) -> list[str]:
+    """A lane as the progress block shows it; none of a run file whose lanes have other figures."""
+    from rowmill.observers.wording import lane_lines
+    from rowmill.records import LaneFigures
+
+    try:
+        first, *more = lane_lines(LaneFigures(**lane), with_tokens=True)
+    except TypeError:
+        return []
+    return [f"lane       {first}", *(f"         {line}" for line in more)]
 
 
 def _moment(value: object) -> str:

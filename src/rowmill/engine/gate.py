@@ -106,7 +106,7 @@ class RateGate:
             )
             if limit
         ]
-        return f"rate limit ({' and '.join(stated) or 'learned from refusals'} a minute)"
+        return f"rate limit ({' and '.join(stated)} a minute)" if stated else "rate limit (learned from refusals)"
 
     def _try(self, state: RowState) -> float | None:
         assert state.need is not None

@@ -22,6 +22,7 @@ GONE_ROWS = 3
 FIRST_PROBE_S, LONGEST_PROBE_S = 0.25, 4.0
 FIRST_THROTTLE_S, LONGEST_THROTTLE_S = 1.0, 15.0
 
+THROTTLED = FailureKind.THROTTLED.value
 PARKS: Mapping[FailureKind, StopReason] = {
     FailureKind.QUOTA: StopReason.QUOTA,
     FailureKind.CREDENTIALS: StopReason.CREDENTIALS,
@@ -61,6 +62,16 @@ class Health:
         self._trouble_since_s: float | None = None
         self._failing_rows: set[int] = set()
         self._failing_attempts = 0
+
+    def words(self, now: float) -> str | None:
+        """Why the lane does not send as it would, and until when; None while nothing is wrong."""
+        if self.parked is not None:
+            return f"out for this run: {self.parked_why}"
+        if self.why is None:
+            return None
+        left_s = self.until_s - now
+        trouble = THROTTLED if self.throttled else "outage"
+        return f"{trouble}, {f'{left_s:.1f} s left' if left_s > 0 else 'probing'}: {self.why}"
 
     def may_send(self, now: float) -> bool:
         """Whether one more request may go out now."""
@@ -132,7 +143,7 @@ class Health:
         """Parks a lane that has had no success for `max_outage_s`."""
         since = self._trouble_since_s
         if since is not None and now - since >= self._max_outage_s:
-            self.park(StopReason.OUTAGE, f"no success for {now - since:.0f} s (max_outage_s): {self.why}")
+            self.park(StopReason.OUTAGE, f"no success for {now - since:.0f} s (max_outage_s): {self._cause()}")
 
     def _is_the_rows_own(self, state: RowState, kind: FailureKind, alone: bool) -> bool:
         if kind is FailureKind.UNREACHABLE:
@@ -182,14 +193,17 @@ class Health:
         self._probe = None
         self.throttled = failure.kind is FailureKind.THROTTLED
         self.probing = True
-        self.why = f"throttled: {failure.message}" if self.throttled else failure.message
+        self.why = failure.message
         self._episode_sends = self._sends
         wait_s = self._wait_s(failure)
         if wait_s > self._max_outage_s:
-            self.park(StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self.why}")
+            self.park(StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self._cause()}")
         self.until_s = now + wait_s
         self._waits += 1
         return wait_s
+
+    def _cause(self) -> str:
+        return f"{THROTTLED}: {self.why}" if self.throttled else str(self.why)
 
     def _prolong(self, failure: Failure, now: float) -> float | None:
         asked_s = failure.retry_after_s or 0.0

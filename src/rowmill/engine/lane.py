@@ -93,6 +93,10 @@ class Lane:
         """Rows that wait for a retry."""
         return len(self._heap)
 
+    def why(self) -> str | None:
+        """What the lane waits for, in words; None while it waits for nothing.  Safe from any thread."""
+        return self.health.words(self._clock.now()) or self.gate.why()
+
     async def take(self) -> RowState | None:
         """The next step for a worker, which holds a slot until `release`; None when there is nothing left to do."""
         while True:
@@ -164,7 +168,8 @@ class Lane:
             self._wake_all()
         elif verdict.pause_s is not None:
             self.gate.disturb()
-            self._tell(LanePaused(self.config.name, verdict.pause_s, self.health.why or failure.message))
+            why = self.health.words(self._clock.now()) or failure.message
+            self._tell(LanePaused(self.config.name, verdict.pause_s, why))
         elif was_probing and not self.health.probing:
             self._resumed()
         return verdict

@@ -217,6 +217,5 @@ class Run:
 
 
 def _view(lane: Lane) -> LaneView:
-    health = lane.health
-    why = health.parked_why if health.parked is not None else health.why or lane.gate.why()
-    return LaneView(lane.config.name, lane.sending, lane.limit, lane.waiting, why, lane.tally)
+    adapts = lane.config.in_flight is None
+    return LaneView(lane.config.name, lane.sending, lane.limit, adapts, lane.waiting, lane.why(), lane.tally)

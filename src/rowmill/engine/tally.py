@@ -20,8 +20,19 @@ class Tick(NamedTuple):
     at_s: float
     requests: int
     succeeded: int
+    failures: int
     input_tokens: int
     output_tokens: int
+
+
+class LaneRates(NamedTuple):
+    """A lane's counts a second."""
+
+    requests: float
+    succeeded: float
+    failures: float
+    input_tokens: float
+    output_tokens: float
 
 
 class LaneTally:
@@ -59,16 +70,22 @@ class LaneTally:
 
     def tick(self, now: float) -> None:
         """Called once a second; rates are differences over the last ten."""
-        self.ticks.append(Tick(now, self.requests, self.succeeded, self.input_tokens, self.output_tokens))
+        self.ticks.append(self._counts(now))
 
-    def rates(self) -> tuple[float, float, float, float]:
-        """Requests, successes, input and output tokens a second over the window."""
-        if len(self.ticks) < 2:
-            return (0.0, 0.0, 0.0, 0.0)
-        first, last = self.ticks[0], self.ticks[-1]
+    def rates(self, elapsed_s: float | None) -> LaneRates:
+        """Over the window, or over the whole session of `elapsed_s` where it has ended."""
+        ticks = self.ticks
+        if elapsed_s is not None:
+            first, last = Tick(0.0, 0, 0, 0, 0, 0), self._counts(elapsed_s)
+        elif len(ticks) >= 2:
+            first, last = ticks[0], ticks[-1]
+        else:
+            return LaneRates(0.0, 0.0, 0.0, 0.0, 0.0)
         seconds = max(last.at_s - first.at_s, 1e-9)
-        changes = [(after - before) / seconds for before, after in zip(first[1:], last[1:], strict=True)]
-        return (changes[0], changes[1], changes[2], changes[3])
+        return LaneRates(*((after - before) / seconds for before, after in zip(first[1:], last[1:], strict=True)))
+
+    def _counts(self, at_s: float) -> Tick:
+        return Tick(at_s, self.requests, self.succeeded, self.failures, self.input_tokens, self.output_tokens)
 
 
 class LaneView(NamedTuple):
@@ -77,6 +94,7 @@ class LaneView(NamedTuple):
     name: str
     in_flight: int
     limit: int
+    adapts: bool
     waiting: int
     why: str | None
     tally: LaneTally
@@ -168,27 +186,28 @@ class Tally:
             },
             retries=dict(retries),
             throttles=dict(throttles),
-            lanes=[_lane_figures(lane) for lane in lanes],
+            lanes=[_lane_figures(lane, self.elapsed_s() if self.ended_s is not None else None) for lane in lanes],
         )
 
 
-def _lane_figures(lane: LaneView) -> LaneFigures:
+def _lane_figures(lane: LaneView, elapsed_s: float | None) -> LaneFigures:
     tally = lane.tally
-    requests, succeeded, input_tokens, output_tokens = tally.rates()
-    tried = tally.succeeded + tally.failures
+    rates = tally.rates(elapsed_s)
+    tried = rates.succeeded + rates.failures
     return LaneFigures(
         name=lane.name,
         in_flight=lane.in_flight,
         limit=lane.limit,
+        adapts=lane.adapts,
         waiting=lane.waiting,
         why=lane.why,
         requests=tally.requests,
         failures=tally.failures,
-        rows_per_s=succeeded,
-        requests_per_s=requests,
-        success_rate=tally.succeeded / tried if tried else None,
-        input_tokens_per_s=input_tokens,
-        output_tokens_per_s=output_tokens,
+        rows_per_s=rates.succeeded,
+        requests_per_s=rates.requests,
+        success_rate=rates.succeeded / tried if tried else None,
+        input_tokens_per_s=rates.input_tokens,
+        output_tokens_per_s=rates.output_tokens,
         retries=dict(tally.retries),
         throttles=dict(tally.throttles),
     )

@@ -1,5 +1,6 @@
 """The job: all that the user decides, validated once; it knows nothing of how a job is run."""
 
+from rowmill.job.edit import write_values
 from rowmill.job.load import apply_overrides, job_from_options, load_job
 from rowmill.job.model import AnswerSpec, EndpointSpec, Job, RetrySpec
 from rowmill.job.version import definition, difference, fingerprint
@@ -15,4 +16,5 @@ __all__ = [
     "fingerprint",
     "job_from_options",
     "load_job",
+    "write_values",
 ]

@@ -29,10 +29,7 @@ OPTIONS = frozenset(
     }
 )
 
-COMMANDS: Mapping[str, str] = {
-    "simulate": "an OpenAI-compatible server with latency, limits and faults",
-    "tune": "measure several concurrencies on a sample",
-}
+COMMANDS: Mapping[str, str] = {}
 
 DATABASES = ("postgresql://", "postgres://", "sqlite://", "duckdb://", "mysql://")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from rowmill.errors import StopReason
@@ -31,19 +32,15 @@ def summary_object(result: Result) -> dict[str, Any]:
         "failures": result.failures,
         "run_file": result.run_file,
         "exit_code": result.exit_code,
-        "lanes": [_lane_object(lane) for lane in figures.lanes],
+        "lanes": [lane_object(lane) for lane in figures.lanes],
     }
 
 
-def _lane_object(lane: LaneFigures) -> dict[str, Any]:
+def lane_object(lane: LaneFigures) -> dict[str, Any]:
+    """A lane's figures, fit for JSON."""
     return {
-        "name": lane.name,
-        "limit": lane.limit,
-        "requests": lane.requests,
-        "failures": lane.failures,
-        "rows_per_s": round(lane.rows_per_s, 3),
-        "retries": dict(lane.retries),
-        "throttles": dict(lane.throttles),
+        name: round(value, 3) if isinstance(value, float) else dict(value) if isinstance(value, Mapping) else value
+        for name, value in ((field.name, getattr(lane, field.name)) for field in fields(lane))
     }
 
 

@@ -34,7 +34,9 @@ def duration(seconds: float | None) -> str:
 
 
 def rate(per_s: float) -> str:
-    """`1,234`, `45.6`, `0.12`: three figures that matter."""
+    """`1,234`, `45.6`, `0.12`, `0`: three figures that matter."""
+    if per_s == 0:
+        return "0"
     return f"{per_s:,.0f}" if per_s >= 100 else f"{per_s:.1f}" if per_s >= 1 else f"{per_s:.2f}"
 
 
@@ -106,15 +108,20 @@ def figure_lines(figures: Figures) -> list[str]:
         f"tokens {figures.input_tokens:,} in, {figures.output_tokens:,} out",
         f"cost {cost_words(figures)}",
     ]
-    lines = [" · ".join(first), " · ".join(second), *map(lane_line, figures.lanes)]
+    lines = [" · ".join(first), " · ".join(second)]
+    for lane in figures.lanes:
+        lines += lane_lines(lane, with_tokens=len(figures.lanes) > 1)
     return [printable(line) for line in lines]
 
 
-def lane_line(lane: LaneFigures) -> str:
-    """One lane: in flight of its limit, what waits and why."""
-    words = [f"{lane.name}: {lane.in_flight} of {lane.limit} in flight"]
-    if lane.waiting:
-        words.append(f"{lane.waiting:,} waiting for a retry")
-    if lane.why:
-        words.append(lane.why)
-    return ", ".join(words)
+def lane_lines(lane: LaneFigures, *, with_tokens: bool) -> list[str]:
+    """One lane: in flight of its limit and its rates; where something waits, a second line with what and why."""
+    words = [f"{lane.name}: in flight {lane.in_flight} of {lane.limit}{', auto' if lane.adapts else ''}"]
+    words.append(f"{rate(lane.requests_per_s)} requests/s")
+    if lane.success_rate is not None:
+        words.append(f"{share(lane.success_rate)} ok")
+    if with_tokens:
+        words.append(f"tokens/s {rate(lane.input_tokens_per_s)} in, {rate(lane.output_tokens_per_s)} out")
+    waits = [f"{lane.waiting:,} waiting for a retry"] if lane.waiting else []
+    waits += [lane.why] if lane.why else []
+    return [" · ".join(words), *([f"  {' · '.join(waits)}"] if waits else [])]

@@ -10,5 +10,18 @@ from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
 from rowmill.runner.quoting import quote_job
 from rowmill.runner.running import retry, run
+from rowmill.runner.tune import TuneReport, TuneRules, tune
 
-__all__ = ["CheckReport", "check", "export", "quote_job", "retry", "rows", "run", "status"]
+__all__ = [
+    "CheckReport",
+    "TuneReport",
+    "TuneRules",
+    "check",
+    "export",
+    "quote_job",
+    "retry",
+    "rows",
+    "run",
+    "status",
+    "tune",
+]

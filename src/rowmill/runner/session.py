@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowmill.engine.feed import Feed
+from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane, LaneConfig
 from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.tally import Before, Tally
@@ -18,7 +19,8 @@ from rowmill.events import Notice
 from rowmill.histogram import Histogram
 from rowmill.job.model import effective_params
 from rowmill.limits.spend import Budget
-from rowmill.ports import Chunk, Observer
+from rowmill.observers.summary import lane_object
+from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status
 from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
 from rowmill.runner.loop import SystemClock
@@ -33,6 +35,17 @@ from rowmill.store.writer import Writer
 SPARE_DESCRIPTORS = 40
 MOST_IN_FLIGHT = 4096
 ROWS_AHEAD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Which rows a session is about, by index; the store that sees its records on their way to the writer; the way
+    into the quota, which several sessions on one loop share.
+    """
+
+    only: Set[int]
+    store: Store
+    gate: RateGate
 
 
 class Session:
@@ -57,6 +70,7 @@ class Session:
         self._stopped: StopReason | None = None
         self._money: Budget | None = None
         self.after_pilot = False
+        self._trial: Trial | None = None
         reader = RunFileReader(plan.run_file, checked=False)
         try:
             self._totals = totals = reader.totals()
@@ -74,6 +88,10 @@ class Session:
             Histogram(totals.latencies),
         )
 
+    def narrow(self, trial: Trial) -> None:
+        """Makes the session one step of a measurement; call before `execute`."""
+        self._trial = trial
+
     def stop(self, reason: StopReason) -> None:
         """Asks the session to end; a second time drops what is in flight."""
         if self._run is not None:
@@ -88,6 +106,13 @@ class Session:
 
     async def execute(self, versions: Mapping[str, int]) -> tuple[StopReason, str]:
         """Runs the engine to its end; why it ended, and what to tell the user."""
+        async with open_providers(self._plan.job, self._plan.schema, self._endpoints) as providers:
+            return await self.execute_with(providers, versions)
+
+    async def execute_with(
+        self, providers: Sequence[WritingProvider], versions: Mapping[str, int]
+    ) -> tuple[StopReason, str]:
+        """The same over providers that are open already, one an endpoint, and stay open."""
         loop = asyncio.get_running_loop()
         clock = SystemClock(loop)
         job = self._plan.job
@@ -95,27 +120,34 @@ class Session:
         feed = Feed(spool.pending(), rows_ahead=sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD)
         tally = Tally(self._before, clock.now, lambda: spool.total if spool.total is not None else self._hint)
         self._tally = tally
-        self._run = run = Run(self._rules(), feed, self._writer, clock, tally, self._observers)
+        store = self._trial.store if self._trial else self._writer
+        self._run = run = Run(self._rules(), feed, store, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
-        async with open_providers(job, self._plan.schema, self._endpoints) as providers:
-            for endpoint, provider in zip(self._endpoints, providers, strict=True):
-                config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
-                run.lanes.append(Lane(config, provider, feed, clock, run.tell, endpoint.gate(clock)))
-            self._writer.begin(loop, versions)
-            self._writer.snapshot = self._snapshot
-            spool.start()
-            try:
-                return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, self._budget()))
-            finally:
-                spool.stop()
-                await asyncio.to_thread(spool.join, 1.0)
+        for endpoint, provider in zip(self._endpoints, providers, strict=True):
+            gate = self._trial.gate if self._trial else endpoint.gate(clock)
+            config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
+            run.lanes.append(Lane(config, provider, feed, clock, run.tell, gate))
+        self._writer.begin(loop, versions)
+        self._writer.snapshot = self._snapshot
+        spool.start()
+        try:
+            return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, self._budget()))
+        finally:
+            spool.stop()
+            await asyncio.to_thread(spool.join, 1.0)
 
     def _make_spool(self, loop: asyncio.AbstractEventLoop) -> Spool:
         names = self._plan.names
         return Spool(
             self._writer,
-            SpoolRules(names, names, watch_columns(self._plan), self._plan.job.dedupe),
+            SpoolRules(
+                names,
+                names,
+                watch_columns(self._plan),
+                self._plan.job.dedupe,
+                self._trial.only if self._trial else None,
+            ),
             self._chunks,
             lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
             lambda number: _on_loop(loop, self._followed, number),
@@ -199,20 +231,7 @@ class Session:
                 "total": figures.total,
                 "rows_per_s": round(figures.rows_per_s, 3),
                 "eta_s": None if figures.eta_s is None else round(figures.eta_s, 1),
-                "lanes": [
-                    {
-                        "name": lane.name,
-                        "in_flight": lane.in_flight,
-                        "limit": lane.limit,
-                        "waiting": lane.waiting,
-                        "why": lane.why,
-                        "requests": lane.requests,
-                        "failures": lane.failures,
-                        "retries": dict(lane.retries),
-                        "throttles": dict(lane.throttles),
-                    }
-                    for lane in figures.lanes
-                ],
+                "lanes": [lane_object(lane) for lane in figures.lanes],
             },
         }
 

@@ -125,6 +125,11 @@ class Start:
         self.writer.do(lambda c: changes.apply_fallback(c, fallback))
         self.writer.do(lambda c: changes.remember_job(c, job.to_json().decode()))
 
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version under which each endpoint answers, once they are settled."""
+        return self._versions
+
     def requeue(self, statuses: Sequence[str]) -> None:
         """Makes rows with these statuses pending, under a version of the job that stays accepted."""
         self._set_versions(self.plan.definition(), accepted=True)

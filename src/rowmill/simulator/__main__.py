@@ -1,32 +1,61 @@
-"""`python -m rowmill.simulator`: settings from arguments, the base URL on the first line printed."""
+"""`rowmill simulate`: settings from arguments, the base URL on the first line printed, the counters on the last."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import signal
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, TextIO
 
-from rowmill.simulator.behaviour import Behaviour, Outage
+from rowmill.simulator.behaviour import Behaviour, Latency, Outage
 from rowmill.simulator.server import Listener, new_loop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+LAST_PORT = 65_535
 
 
 def _share(text: str) -> float:
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
+def _latency(text: str) -> Latency:
+    try:
+        return Latency.parse(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 0.5, 0.1-0.9 or lognormal:MEDIAN,SIGMA") from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and {LAST_PORT}")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="rowmill simulate", description="An OpenAI-compatible server to rehearse with."
+        prog="rowmill simulate",
+        description="An OpenAI-compatible server to rehearse with: latency, limits and faults as you like.",
+        epilog="The first line printed is the base URL, the last (at Ctrl-C) what was counted, as JSON.",
+        allow_abbrev=False,
     )
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--latency", default="0", help="0.5, 0.1-0.9 or lognormal:MEDIAN,SIGMA (seconds)")
-    parser.add_argument("--slots", type=int, help="answers made at a time; the rest queues")
+    parser.add_argument("--port", type=_port, default=0, help="0 takes a free one")
+    parser.add_argument(
+        "--latency", type=_latency, default=Latency(), help="0.5, 0.1-0.9 or lognormal:MEDIAN,SIGMA (seconds)"
+    )
+    parser.add_argument("--slots", type=_count, help="answers made at a time; the rest queues")
     for name in ("rpm", "tpm", "input-tpm", "output-tpm"):
-        parser.add_argument(f"--{name}", type=int)
+        parser.add_argument(f"--{name}", type=_count)
     parser.add_argument("--window-s", type=float, default=60.0, help="the sliding window of the limits")
     parser.add_argument("--dialect", default="openai", choices=["openai", "anthropic", "groq", "none"])
     parser.add_argument("--retry-after", default="seconds", choices=["seconds", "fraction", "ms", "date", "none"])
@@ -68,26 +97,48 @@ def behaviour_from(options: argparse.Namespace) -> Behaviour:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Serves until SIGINT or SIGTERM."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serves until SIGINT (exit code 0) or SIGTERM (143), then prints what it saw as one JSON object."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        behaviour = behaviour_from(options)
+        listener = Listener(behaviour_from(options), options.host, options.port, None)
     except ValueError as fault:
         parser.error(str(fault))
     loop = new_loop()
-    listener = Listener(behaviour, options.host, options.port, None)
-    loop.run_until_complete(listener.open())
-    print(f"http://{options.host}:{listener.port}/v1", flush=True)
+    try:
+        loop.run_until_complete(listener.open())
+    except OSError as fault:
+        loop.close()
+        parser.error(f"cannot listen on {options.host}:{options.port}: {fault}")
+    url = f"http://{options.host}:{listener.port}/v1"
+    _say(url, sys.stdout)
+    _say(f"A run against it: rowmill run SOURCE -p '{{{{ column }}}}' -m sim --url {url}", sys.stderr)
+    _say(f"What it has seen: curl {url.removesuffix('/v1')}/counters (also printed at its end)", sys.stderr)
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        received.append(number)
+        loop.stop()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, loop.stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         loop.run_forever()
     finally:
         loop.run_until_complete(listener.close())
         loop.close()
+    _say(json.dumps(listener.desk.counters.report()), sys.stdout)
+    return 128 + signal.SIGTERM if signal.SIGTERM in received else 0
+
+
+def _say(text: str, stream: TextIO) -> None:
+    """Prints a line; whoever started the simulator need not read on."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,6 +195,20 @@ class RunFileReader:
                 return
             after = stored.id
             yield chunktable.load_chunk(stored, self._packer)
+
+    def places(self) -> Iterator[tuple[Sequence[int], Set[int]]]:
+        """For each stored chunk the indices of its rows, and which of them are finished."""
+        after = -1
+        while True:
+            with connections.translated(self.path):
+                stored = chunktable.next_chunk(self._connection, after)
+                if stored is None:
+                    return
+                after = stored.id
+                finished = self._connection.execute(
+                    "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0", (stored.id, stored.last)
+                ).fetchall()
+            yield stored.indices(), {index for (index,) in finished}
 
     def outcomes(self, *, salvage: bool = False) -> Iterator[tuple[Chunk, list[Outcome | None]]]:
         """Chunks with the outcomes of their rows, None for pending ones.  `salvage` passes over damaged parts."""

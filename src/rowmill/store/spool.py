@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rowmill.chunks import row_keys
@@ -36,13 +36,15 @@ class SpoolRules:
     """`key_names`: columns that keys are made of (None: all); `value_names`: columns that workers need (None: all).
 
     `check_columns` is called with the names of all columns seen so far whenever a new one turns up, and may raise.
-    `dedupe`: of rows with one key only the first is handed out.
+    `dedupe`: of rows with one key only the first is handed out.  `only`: indices of the rows that are handed out
+    (None: all that are pending).
     """
 
     key_names: Sequence[str] | None
     value_names: Sequence[str] | None
     check_columns: Callable[[Sequence[str]], None]
     dedupe: bool = False
+    only: Set[int] | None = None
 
 
 class Spool:
@@ -130,11 +132,16 @@ class Spool:
 
     def _pending_of(self, reader: sqlite3.Connection, stored: StoredChunk, packer: Packer) -> Sequence[Row]:
         first, last = stored.id, stored.last
+        indices = stored.indices()
+        only = self._rules.only
+        if only is not None and only.isdisjoint(indices):
+            return ()
         states = dict(
             reader.execute("SELECT id, requeued FROM rows WHERE id BETWEEN ? AND ?", (first, last)).fetchall()
         )
-        indices = stored.indices()
-        offsets = [at for at, index in enumerate(indices) if states.get(index, 1) != 0]
+        offsets = [
+            at for at, index in enumerate(indices) if states.get(index, 1) != 0 and (only is None or index in only)
+        ]
         if self._rules.dedupe and offsets:
             offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
         if not offsets:
