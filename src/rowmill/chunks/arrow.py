@@ -95,21 +95,51 @@ def plain_values(column: pa.Array) -> list[Any]:
     import pyarrow as pa
 
     try:
+        if _has_nanoseconds(column.type):
+            column = column.cast(_in_microseconds(column.type))
         values: list[Any] = column.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError, LookupError):
         return [_plain(scalar) for scalar in column]
     return values
 
 
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    """Whether the type holds times in nanoseconds, of which pyarrow makes pandas' types where pandas is installed."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time64(kind):
+        return bool(kind.unit == "ns")
+    if pa.types.is_dictionary(kind):
+        return _has_nanoseconds(kind.value_type)
+    return any(_has_nanoseconds(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """The type with microseconds in place of nanoseconds; raises ArrowTypeError for one that is nested."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_time64(kind):
+        return pa.time64("us")
+    raise pa.ArrowTypeError("times in nanoseconds are nested here")
+
+
 def _plain(scalar: pa.Scalar) -> Any:
     """One value for which Python's own types may be too narrow: whatever is, becomes ISO 8601 or text."""
     import pyarrow as pa
 
+    kind = scalar.type
+    if not scalar.is_valid:
+        return None
     try:
-        return scalar.as_py()
+        if not _has_nanoseconds(kind):
+            return scalar.as_py()
+        return scalar.cast(_in_microseconds(kind)).as_py()
     except (pa.ArrowException, ValueError, OverflowError, LookupError):
         pass
-    kind = scalar.type
     if pa.types.is_dictionary(kind):
         return _plain(scalar.value)
     if pa.types.is_map(kind):
