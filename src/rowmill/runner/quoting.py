@@ -115,7 +115,9 @@ class Pilot:
             ]
         finally:
             reader.close()
-        return quote(self._lengths, sample, Pace(sum(endpoint.in_flight for endpoint in self._endpoints)))
+        assert self._ended is not None
+        slots = sum(lane.limit for lane in self._ended.session.figures().lanes)
+        return quote(self._lengths, sample, Pace(max(slots, 1)))
 
     def _draw(self, rows: int) -> None:
         """Reads the whole input once: the lengths of all rows, and a reservoir of `rows` of them (Vitter's R)."""
