@@ -59,10 +59,18 @@ def test_the_block_shows_tokens_cost_and_every_lane() -> None:
     lines = figure_lines(figures(cost_usd=1.5, lanes=(lane(waiting=3, why="throttled"), lane(name="b"))))
     assert lines == [
         "45.6 rows/s · ETA 3 min 12 s · 99.1 % good",
-        "tokens/s 1,800 in, 180 out · tokens 24,680 in, 2,468 out · cost 1.50 USD",
+        "tokens/s 1,800 in, 180 out · tokens 24,680 in, 2,468 out · cost 1.50 USD, about 12.16 USD in all",
         "vllm/m: 7 of 20 in flight, 3 waiting for a retry, throttled",
         "b: 7 of 20 in flight",
     ]
+
+
+def test_the_cost_of_a_finished_run_is_not_projected() -> None:
+    assert figure_lines(figures(cost_usd=1.5, total=1234))[1].endswith("cost 1.50 USD")
+
+
+def test_of_an_unknown_cost_the_known_part_is_shown() -> None:
+    assert figure_lines(figures(cost_usd=None, known_usd=0.25))[1].endswith("cost unknown (at least 0.25 USD)")
 
 
 def test_an_unknown_cost_is_unknown() -> None:
