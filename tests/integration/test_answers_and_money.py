@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.workplace import Ended, Workplace
+from tests.workplace import Ended, Workplace, kill, until
 
 from rowmill.simulator import Behaviour, Simulator
 from rowmill.simulator.script import Fault, Step
@@ -272,3 +275,35 @@ def test_requests_of_unknown_cost_stay_charged_at_their_worst_in_later_sessions(
         assert place.request_total() == sent == 5
     assert (first.code, again.code) == (4, 4)
     assert "0.4 of it unconfirmed" in again.err
+
+
+def test_a_row_killed_before_its_repair_goes_on_with_the_repair(tmp_path: Path) -> None:
+    with Simulator(Behaviour(scripts={"row-0": f"{BAD}, hang, {GOOD}"})) as simulator:
+        place = Workplace(tmp_path, simulator)
+        write_job(place, answer={"schema": SCHEMA, "repair": 1})
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rowmill", "run", "job.yaml"],
+            cwd=place.folder,
+            env=place.environment,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        until(lambda: place.request_total() == 2 and _attempts_stored(place) == 1, process)
+        kill(process)
+        assert go(place).code == 0
+        assert place.request_total() == 3
+        [row] = place.output()
+        shown = place.rowmill("rows", "out.jsonl", "--json").json()
+    first, second = [attempt["input_tokens"] for attempt in shown["attempts"]]
+    assert second > first
+    assert (row["mood"], row["_attempts"], row["_input_tokens"]) == ("good", 2, first + second)
+    assert row["_cost_usd"] == pytest.approx(sum(attempt["cost_usd"] for attempt in shown["attempts"]))
+
+
+def _attempts_stored(place: Workplace) -> int:
+    connection = sqlite3.connect(place.folder / "out.jsonl.rowmill")
+    try:
+        return int(connection.execute("SELECT count(*) FROM attempts").fetchone()[0])
+    finally:
+        connection.close()

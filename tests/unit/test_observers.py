@@ -60,7 +60,7 @@ def test_the_block_shows_tokens_cost_and_every_lane() -> None:
     lines = figure_lines(figures(cost_usd=1.5, lanes=lanes))
     assert lines == [
         "45.6 rows/s · ETA 3 min 12 s · 99.1 % good",
-        "tokens/s 1,800 in, 180 out · tokens 24,680 in, 2,468 out · cost 1.50 USD",
+        "tokens/s 1,800 in, 180 out · tokens 24,680 in, 2,468 out · cost 1.50 USD, about 12.16 USD in all",
         "vllm/m: in flight 7 of 20 · 46.0 requests/s · 99.0 % ok · tokens/s 900 in, 90.0 out",
         "  3 waiting for a retry · throttled, 3.2 s left: HTTP 429",
         "b: in flight 7 of 20, auto · 46.0 requests/s · 99.0 % ok · tokens/s 900 in, 90.0 out",
@@ -69,6 +69,14 @@ def test_the_block_shows_tokens_cost_and_every_lane() -> None:
 
 def test_a_lane_by_itself_does_not_repeat_the_runs_tokens() -> None:
     assert figure_lines(FIGURES)[2:] == ["vllm/m: in flight 7 of 20 · 46.0 requests/s · 99.0 % ok"]
+
+
+def test_the_cost_of_a_finished_run_is_not_projected() -> None:
+    assert figure_lines(figures(cost_usd=1.5, total=1234))[1].endswith("cost 1.50 USD")
+
+
+def test_of_an_unknown_cost_the_known_part_is_shown() -> None:
+    assert figure_lines(figures(cost_usd=None, known_usd=0.25))[1].endswith("cost unknown (at least 0.25 USD)")
 
 
 def test_an_unknown_cost_is_unknown() -> None:

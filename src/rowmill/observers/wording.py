@@ -61,6 +61,13 @@ def cost_words(figures: Figures) -> str:
     return money(figures.cost_usd)
 
 
+def _projected(figures: Figures) -> str:
+    """What all rows will cost if the rest costs as much as those done."""
+    if not figures.cost_usd or not figures.total or not figures.done or figures.done >= figures.total:
+        return ""
+    return f", about {money(figures.cost_usd * figures.total / figures.done)} in all"
+
+
 def good_share(figures: Figures) -> float | None:
     """Rows that ended well of all that ended; None before the first."""
     if not figures.done:
@@ -106,7 +113,7 @@ def figure_lines(figures: Figures) -> list[str]:
     second = [
         f"tokens/s {rate(tokens_in)} in, {rate(tokens_out)} out",
         f"tokens {figures.input_tokens:,} in, {figures.output_tokens:,} out",
-        f"cost {cost_words(figures)}",
+        f"cost {cost_words(figures)}{_projected(figures)}",
     ]
     lines = [" · ".join(first), " · ".join(second)]
     for lane in figures.lanes:

@@ -14,6 +14,7 @@ from rowmill.prompts import TemplateFault
 from rowmill.records import Request, Row
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.plan import Plan, make_plan, open_input
+from rowmill.runner.pricing import odd_prices, priced
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,10 @@ def check(job: Job) -> CheckReport:
     """Raises JobError with everything that is wrong."""
     plan = make_plan(job)
     endpoints = resolve_endpoints(job)
+    if job.budget_usd is not None:
+        endpoints = priced(job, endpoints)
     opened = open_input(plan)
-    notes: list[str] = []
+    notes: list[str] = odd_prices(endpoints)
     chunk = next(opened.chunks, None)
     first: str | None = None
     if chunk is None:

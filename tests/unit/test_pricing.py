@@ -1,0 +1,98 @@
+"""Which endpoints have a known price, and what a budget needs to know."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+
+from rowmill.errors import JobError
+from rowmill.job import Job
+from rowmill.records import Message, Request, Usage
+from rowmill.runner.lanes import resolve_endpoints
+from rowmill.runner.pricing import max_tokens_of, odd_prices, priced, worst_case_of
+
+TODAY = date(2026, 11, 1)
+
+
+def job(model: str, *, params: dict[str, Any] | None = None, budget_usd: float | None = None, **endpoint: Any) -> Job:
+    return Job.model_validate(
+        {
+            "source": "in.csv",
+            "prompt": "{{ text }}",
+            "endpoints": [{"model": model, **endpoint}],
+            "params": params or {},
+            "budget_usd": budget_usd,
+        }
+    )
+
+
+def price_of(made: Job) -> Any:
+    [endpoint] = priced(made, resolve_endpoints(made), TODAY)
+    return endpoint.price
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-real-key")
+
+
+def test_a_known_model_at_its_own_provider_has_its_price() -> None:
+    price = price_of(job("openai/gpt-4o-mini"))
+    assert price.source == "genai-prices: openai/gpt-4o-mini"
+    assert price.cost(Usage(1_000_000, 0)) == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(
+    ("model", "url"),
+    [
+        ("openai/gpt-4o-mini", "http://127.0.0.1:1/v1"),
+        ("vllm/gpt-4o-mini", None),
+        ("ollama/llama3", None),
+        ("local/smollm2", None),
+        ("gpt-4o-mini", "http://127.0.0.1:1/v1"),
+        ("openai/no-such-model", None),
+    ],
+)
+def test_a_server_of_ones_own_and_an_unknown_model_have_no_known_price(model: str, url: str | None) -> None:
+    assert price_of(job(model, url=url)) is None
+
+
+def test_a_stated_price_goes_before_the_known_one() -> None:
+    price = price_of(job("openai/gpt-4o-mini", price={"input": 7, "output": 8}))
+    assert price.cost(Usage(1_000_000, 0)) == pytest.approx(7)
+
+
+def test_a_budget_names_all_that_it_lacks() -> None:
+    made = job("vllm/m", budget_usd=1.0, price=None)
+    with pytest.raises(JobError) as caught:
+        priced(made, resolve_endpoints(made), TODAY)
+    assert [fault.split(";")[0] for fault in caught.value.faults] == [
+        "budget_usd: the price of vllm/m is unknown",
+        "budget_usd: vllm/m needs a limit on the tokens of an answer",
+    ]
+
+
+def test_a_budget_with_a_price_and_a_limit_is_accepted() -> None:
+    made = job("vllm/m", budget_usd=1.0, params={"max_tokens": 5}, price={"input": 0, "output": 1})
+    assert price_of(made) is not None
+
+
+def test_the_larger_of_two_limits_of_tokens_counts() -> None:
+    made = job("vllm/m", params={"max_tokens": 5, "max_completion_tokens": 9})
+    [endpoint] = resolve_endpoints(made)
+    assert max_tokens_of(made, endpoint) == 9
+
+
+def test_the_worst_case_is_a_token_a_byte_and_all_of_the_output() -> None:
+    price = price_of(job("vllm/m", price={"input": 1, "output": 10}))
+    worst = worst_case_of(price, 100, lambda request: b"x" * 2000)
+    assert worst is not None
+    assert worst(Request([Message("user", "x")], {})) == pytest.approx((2000 + 1000) / 1e6)
+
+
+def test_an_odd_price_is_told_with_its_endpoint() -> None:
+    made = job("vllm/m", price={"input": 2.5, "output": 10, "unit": "token"})
+    [words] = odd_prices(resolve_endpoints(made))
+    assert words.startswith("vllm/m: price.input of 2.5 for one token")
