@@ -41,37 +41,38 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
+    made = argparse.ArgumentParser(
         prog="rowmill simulate",
         description="An OpenAI-compatible server to rehearse with: latency, limits and faults as you like.",
         epilog="The first line printed is the base URL, the last (at Ctrl-C) what was counted, as JSON.",
         allow_abbrev=False,
     )
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=_port, default=0, help="0 takes a free one")
-    parser.add_argument(
+    made.add_argument("--host", default="127.0.0.1")
+    made.add_argument("--port", type=_port, default=0, help="0 takes a free one")
+    made.add_argument(
         "--latency", type=_latency, default=Latency(), help="0.5, 0.1-0.9 or lognormal:MEDIAN,SIGMA (seconds)"
     )
-    parser.add_argument("--slots", type=_count, help="answers made at a time; the rest queues")
+    made.add_argument("--slots", type=_count, help="answers made at a time; the rest queues")
     for name in ("rpm", "tpm", "input-tpm", "output-tpm"):
-        parser.add_argument(f"--{name}", type=_count)
-    parser.add_argument("--window-s", type=float, default=60.0, help="the sliding window of the limits")
-    parser.add_argument("--dialect", default="openai", choices=["openai", "anthropic", "groq", "none"])
-    parser.add_argument("--retry-after", default="seconds", choices=["seconds", "fraction", "ms", "date", "none"])
-    parser.add_argument("--fail", type=_share, default=0.0, help="share of requests that fail: 0.02 or 2%%")
-    parser.add_argument("--fail-status", default="500")
-    parser.add_argument("--fault", action="append", default=[], metavar="STEP:SHARE", help="for example hang:1%%")
-    parser.add_argument("--outage", action="append", default=[], metavar="START:END[:STEP]", help="seconds")
-    parser.add_argument("--script", action="append", default=[], metavar="TOKEN:STEPS", help="row-17:503,503,ok")
-    parser.add_argument("--answer", default="{token}")
-    parser.add_argument("--output-tokens", type=int, default=8)
-    parser.add_argument("--cached-share", type=_share, default=0.0)
-    parser.add_argument("--model", action="append", dest="models", help="the only models there are")
-    parser.add_argument("--context-tokens", type=int)
-    parser.add_argument("--drip-s", type=float, default=5.0)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser
+        made.add_argument(f"--{name}", type=_count)
+    made.add_argument("--window-s", type=float, default=60.0, help="the sliding window of the limits")
+    made.add_argument("--dialect", default="openai", choices=["openai", "anthropic", "groq", "none"])
+    made.add_argument("--retry-after", default="seconds", choices=["seconds", "fraction", "ms", "date", "none"])
+    made.add_argument("--fail", type=_share, default=0.0, help="share of requests that fail: 0.02 or 2%%")
+    made.add_argument("--fail-status", default="500")
+    made.add_argument("--fault", action="append", default=[], metavar="STEP:SHARE", help="for example hang:1%%")
+    made.add_argument("--outage", action="append", default=[], metavar="START:END[:STEP]", help="seconds")
+    made.add_argument("--script", action="append", default=[], metavar="TOKEN:STEPS", help="row-17:503,503,ok")
+    made.add_argument("--answer", default="{token}")
+    made.add_argument("--output-tokens", type=int, default=8)
+    made.add_argument("--cached-share", type=_share, default=0.0)
+    made.add_argument("--model", action="append", dest="models", help="the only models there are")
+    made.add_argument("--context-tokens", type=int)
+    made.add_argument("--drip-s", type=float, default=5.0)
+    made.add_argument("--seed", type=int, default=0)
+    return made
 
 
 def _outage(text: str) -> Outage:
@@ -99,18 +100,18 @@ def behaviour_from(options: argparse.Namespace) -> Behaviour:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves until SIGINT (exit code 0) or SIGTERM (143), then prints what it saw as one JSON object."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    understood = parser()
+    options = understood.parse_args(arguments)
     try:
         listener = Listener(behaviour_from(options), options.host, options.port, None)
     except ValueError as fault:
-        parser.error(str(fault))
+        understood.error(str(fault))
     loop = new_loop()
     try:
         loop.run_until_complete(listener.open())
     except OSError as fault:
         loop.close()
-        parser.error(f"cannot listen on {options.host}:{options.port}: {fault}")
+        understood.error(f"cannot listen on {options.host}:{options.port}: {fault}")
     url = f"http://{options.host}:{listener.port}/v1"
     _say(url, sys.stdout)
     _say(f"A run against it: rowmill run SOURCE -p '{{{{ column }}}}' -m sim --url {url}", sys.stderr)

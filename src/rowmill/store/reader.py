@@ -187,6 +187,19 @@ class RunFileReader:
 
     def chunks(self) -> Iterator[Chunk]:
         """The stored input, in order."""
+        for stored in self._stored():
+            yield chunktable.load_chunk(stored, self._packer)
+
+    def places(self) -> Iterator[tuple[Sequence[int], Set[int]]]:
+        """For each stored chunk the indices of its rows, and which of them are finished."""
+        for stored in self._stored():
+            with connections.translated(self.path):
+                finished = self._connection.execute(
+                    "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0", (stored.id, stored.last)
+                ).fetchall()
+            yield stored.indices(), {index for (index,) in finished}
+
+    def _stored(self) -> Iterator[chunktable.StoredChunk]:
         after = -1
         while True:
             with connections.translated(self.path):
@@ -194,21 +207,7 @@ class RunFileReader:
             if stored is None:
                 return
             after = stored.id
-            yield chunktable.load_chunk(stored, self._packer)
-
-    def places(self) -> Iterator[tuple[Sequence[int], Set[int]]]:
-        """For each stored chunk the indices of its rows, and which of them are finished."""
-        after = -1
-        while True:
-            with connections.translated(self.path):
-                stored = chunktable.next_chunk(self._connection, after)
-                if stored is None:
-                    return
-                after = stored.id
-                finished = self._connection.execute(
-                    "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0", (stored.id, stored.last)
-                ).fetchall()
-            yield stored.indices(), {index for (index,) in finished}
+            yield stored
 
     def outcomes(self, *, salvage: bool = False) -> Iterator[tuple[Chunk, list[Outcome | None]]]:
         """Chunks with the outcomes of their rows, None for pending ones.  `salvage` passes over damaged parts."""
