@@ -61,6 +61,9 @@ def _headline(result: Result) -> str:
         return f"Nothing to do: all {figures.done:,} rows were finished before; nothing was sent."
     if result.reason is StopReason.FINISHED:
         speed = f"{duration(figures.elapsed_s)}, {rate(figures.rows_per_s)} rows/s"
+        before = figures.done - figures.session_rows
+        if before > 0:
+            return f"Finished: {figures.done:,} rows, {figures.session_rows:,} of them now in {speed}."
         return f"Finished: {figures.done:,} rows in {speed}."
     why = result.message or str(result.reason).replace("_", " ")
     done = f"{figures.done:,}" + ("" if figures.total is None else f" of {figures.total:,}")
