@@ -1,1 +1,60 @@
 """Rowmill runs an LLM over every row of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rowmill.api.options import Options
+    from rowmill.api.result import Result
+    from rowmill.api.running import arun, run
+    from rowmill.errors import (
+        ChangedError,
+        JobError,
+        LockedError,
+        OutputError,
+        RowmillError,
+        RunFileError,
+        SourceError,
+        StoppedError,
+        StoreFullError,
+    )
+
+__all__ = [
+    "ChangedError",
+    "JobError",
+    "LockedError",
+    "Options",
+    "OutputError",
+    "Result",
+    "RowmillError",
+    "RunFileError",
+    "SourceError",
+    "StoppedError",
+    "StoreFullError",
+    "arun",
+    "run",
+]
+
+# Loaded when they are first asked for, so that importing the package costs next to nothing.
+_PLACES: Mapping[str, str] = {
+    "Options": "rowmill.api.options",
+    "Result": "rowmill.api.result",
+    "arun": "rowmill.api.running",
+    "run": "rowmill.api.running",
+}
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module 'rowmill' has no attribute {name!r}")
+    found: object = getattr(import_module(_PLACES.get(name, "rowmill.errors")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -94,6 +94,8 @@ def plain_values(column: pa.Array) -> list[Any]:
     """The column as Python values; never raises."""
     import pyarrow as pa
 
+    if _counts_nanoseconds(column.type):
+        return [_plain(scalar) for scalar in column]
     try:
         values: list[Any] = column.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError, LookupError):
@@ -101,15 +103,35 @@ def plain_values(column: pa.Array) -> list[Any]:
     return values
 
 
+def _counts_nanoseconds(kind: pa.DataType) -> bool:
+    """Whether values of this type come out as pandas' own where pandas is installed: rows must not depend on that."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time64(kind):
+        return bool(kind.unit == "ns")
+    if pa.types.is_dictionary(kind):
+        return _counts_nanoseconds(kind.value_type)
+    if pa.types.is_map(kind):
+        return _counts_nanoseconds(kind.key_type) or _counts_nanoseconds(kind.item_type)
+    return any(_counts_nanoseconds(kind.field(place).type) for place in range(kind.num_fields))
+
+
 def _plain(scalar: pa.Scalar) -> Any:
     """One value for which Python's own types may be too narrow: whatever is, becomes ISO 8601 or text."""
     import pyarrow as pa
 
+    kind = scalar.type
     try:
-        return scalar.as_py()
+        if not scalar.is_valid or not _counts_nanoseconds(kind):
+            return scalar.as_py()
+        if pa.types.is_timestamp(kind):
+            return scalar.cast(pa.timestamp("us", kind.tz)).as_py()
+        if pa.types.is_duration(kind):
+            return scalar.cast(pa.duration("us")).as_py()
+        if pa.types.is_time64(kind):
+            return scalar.cast(pa.time64("us")).as_py()
     except (pa.ArrowException, ValueError, OverflowError, LookupError):
         pass
-    kind = scalar.type
     if pa.types.is_dictionary(kind):
         return _plain(scalar.value)
     if pa.types.is_map(kind):

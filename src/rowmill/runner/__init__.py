@@ -5,9 +5,10 @@ Each function here stands for one thing a user can ask for; the command line and
 
 from __future__ import annotations
 
+from rowmill.runner.awaited import arun
 from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
 from rowmill.runner.running import retry, run
 
-__all__ = ["CheckReport", "check", "export", "retry", "rows", "run", "status"]
+__all__ = ["CheckReport", "arun", "check", "export", "retry", "rows", "run", "status"]

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
+from rowmill.errors import StopReason
+
 T = TypeVar("T")
 
 
@@ -51,6 +53,39 @@ def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Does blocking work in a thread.  When cancelled it still waits for the work's end, and raises then."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # looked at, so that nobody misses it
+        raise cancelled
+    return task.result()
+
+
+async def until_stopped(execution: Coroutine[Any, Any, T], stop: Callable[[StopReason], None]) -> T:
+    """Awaits a session on the running loop.  When cancelled it drops what is in flight, and raises at the end."""
+    task = asyncio.ensure_future(execution)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            stop(StopReason.INTERRUPTED)
+            stop(StopReason.INTERRUPTED)
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()
+        raise cancelled
+    return task.result()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

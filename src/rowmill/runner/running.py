@@ -22,7 +22,7 @@ from rowmill.runner.exporting import (
     write_output,
 )
 from rowmill.runner.lanes import Endpoint, redactor, resolve_endpoints
-from rowmill.runner.loop import leave, run_in_thread, signals
+from rowmill.runner.loop import in_thread, leave, run_in_thread, signals, until_stopped
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.session import Session
 from rowmill.runner.versions import decide, find_change
@@ -54,13 +54,13 @@ def run(
     with signals(leave, wanted=interrupts):
         plan = make_plan(job)
         endpoints = resolve_endpoints(job)
-        opened = _open(plan, fresh)
+        opened = open_or_stored(plan, fresh)
         lock = RunFileLock(plan.run_file)
         lock.acquire()
         try:
             if fresh:
-                _set_aside(plan)
-            _ensure_run_file(plan)
+                set_aside(plan)
+            ensure_run_file(plan)
             start = Start(plan, endpoints, opened, observers)
             return start.go(lambda: start.settle_versions(on_change, confirm), interrupts)
         finally:
@@ -97,7 +97,12 @@ def retry(
 
 
 class Start:
-    """One start on a run file that is locked and exists; `opened` None means that the input is what is stored."""
+    """One start on a run file that is locked and exists; `opened` None means that the input is what is stored.
+
+    With `writes_output` false the answers stay in the run file, from which the caller reads them.
+    """
+
+    writes_output = True
 
     def __init__(
         self, plan: Plan, endpoints: Sequence[Endpoint], opened: Input | None, observers: Sequence[Observer]
@@ -130,13 +135,26 @@ class Start:
         """Prepares the run file, runs the engine in its own thread, closes the run file, writes the output."""
         reason: StopReason | None = None
         try:
-            prepare()
-            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
+            session = self._begin(prepare)
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(lambda: session.execute(self._versions))
         finally:
             self.writer.close(reason.value if reason is not None else None)
         return self._finish(session, reason, message)
+
+    async def go_here(self, prepare: Callable[[], None]) -> Result:
+        """The same on the running loop, with the file work in threads; cancelling drops what is in flight."""
+        reason: StopReason | None = None
+        try:
+            session = await in_thread(self._begin, prepare)
+            reason, message = await until_stopped(session.execute(self._versions), session.stop)
+        finally:
+            await in_thread(self.writer.close, reason.value if reason is not None else None)
+        return await in_thread(self._finish, session, reason, message)
+
+    def _begin(self, prepare: Callable[[], None]) -> Session:
+        prepare()
+        return Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
 
     def settle_versions(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Compares the job with the one that finished rows were answered under; then makes it the file's job."""
@@ -211,8 +229,9 @@ class Start:
                 pending = reader.row_total() - sum(counts.values())
             if pending == 0:
                 reason, message = StopReason.FINISHED, ""
+            if pending == 0 and self.writes_output:
                 output, failures = self._write_output(reader, counts)
-            elif reason is StopReason.FINISHED:
+            if pending != 0 and reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
                 message = "the input has not been read to its end; run the first command again to go on"
         finally:
@@ -249,7 +268,7 @@ def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:
     return EXIT_CODES.get(reason, 4)
 
 
-def _open(plan: Plan, fresh: bool) -> Input | None:
+def open_or_stored(plan: Plan, fresh: bool) -> Input | None:
     """Opens the input; None where standard input is a terminal and what was read from it before is to be used."""
     if plan.job.source == "-" and (sys.stdin is None or sys.stdin.isatty()):
         if plan.run_file.exists() and not fresh:
@@ -258,7 +277,8 @@ def _open(plan: Plan, fresh: bool) -> Input | None:
     return open_input(plan)
 
 
-def _ensure_run_file(plan: Plan) -> None:
+def ensure_run_file(plan: Plan) -> None:
+    """Makes the run file, or checks the one that is there; raises OutputError for an output without one."""
     if plan.run_file.exists():
         connections.check(plan.run_file)
     elif plan.output.exists():
@@ -270,7 +290,7 @@ def _ensure_run_file(plan: Plan) -> None:
         connections.create(plan.run_file)
 
 
-def _set_aside(plan: Plan) -> None:
+def set_aside(plan: Plan) -> None:
     """Renames run file, output and failures to *.old (*.old2, ... where that exists); deletes nothing."""
     names = [plan.run_file, plan.output, failures_path(str(plan.output))]
     names += [plan.run_file.with_name(plan.run_file.name + end) for end in SIDE_FILES]

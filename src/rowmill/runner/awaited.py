@@ -1,0 +1,51 @@
+"""Runs a job on the caller's loop: the engine there, everything that touches files in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rowmill.job import Job
+from rowmill.ports import Observer
+from rowmill.records import Result
+from rowmill.runner.lanes import Endpoint, resolve_endpoints
+from rowmill.runner.loop import in_thread
+from rowmill.runner.plan import Input, Plan, make_plan
+from rowmill.runner.running import Start, ensure_run_file, open_or_stored, set_aside
+from rowmill.store.lock import RunFileLock
+
+
+async def arun(
+    job: Job, *, on_change: str | None = None, fresh: bool = False, observers: Sequence[Observer] = ()
+) -> Result:
+    """As `run`, awaited.  Cancelling drops what is in flight; what was answered is saved."""
+
+    def prepare() -> tuple[Plan, list[Endpoint], Input | None]:
+        plan = make_plan(job)
+        return plan, resolve_endpoints(job), open_or_stored(plan, fresh)
+
+    plan, endpoints, opened = await in_thread(prepare)
+
+    def start() -> Start:
+        if fresh:
+            set_aside(plan)
+        ensure_run_file(plan)
+        return Start(plan, endpoints, opened, observers)
+
+    return await locked(plan, start, lambda begun: begun.settle_versions(on_change, None))
+
+
+async def locked(plan: Plan, start: Callable[[], Start], prepare: Callable[[Start], None]) -> Result:
+    """Starts on a run file and holds its lock until the end."""
+    lock = RunFileLock(plan.run_file)
+    lock.acquire()
+    made: list[Start] = []
+    try:
+        try:
+            await in_thread(lambda: made.append(start()))
+        except BaseException:
+            for begun in made:  # cancelled just then
+                begun.writer.close(None)
+            raise
+        return await made[0].go_here(lambda: prepare(made[0]))
+    finally:
+        lock.release()

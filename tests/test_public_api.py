@@ -1,0 +1,131 @@
+"""The public surface: every name, every parameter.  A change here is a change for users."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rowmill
+
+SURFACE = {
+    "ChangedError": "error",
+    "JobError": "error",
+    "LockedError": "error",
+    "Options": "options",
+    "OutputError": "error",
+    "Result": "class",
+    "RowmillError": "error",
+    "RunFileError": "error",
+    "SourceError": "error",
+    "StoppedError": "error",
+    "StoreFullError": "error",
+    "arun": "coroutine",
+    "run": "function",
+}
+RUN = ["source", "prompt", "model", "output", "answer", "options"]
+PARAMETERS = {"run": RUN, "arun": RUN}
+RUN_OPTIONS = {
+    "answer_prefix",
+    "attempts",
+    "backoff_s",
+    "ca_file",
+    "connect_timeout_s",
+    "delimiter",
+    "empty",
+    "encoding",
+    "escape_formulas",
+    "format",
+    "fresh",
+    "headers",
+    "headroom",
+    "in_flight",
+    "input_tpm",
+    "key_env",
+    "key_file",
+    "limit",
+    "max_backoff_s",
+    "max_duration_s",
+    "max_failure_rate",
+    "max_outage_s",
+    "max_tokens",
+    "meta_prefix",
+    "on_change",
+    "output_tpm",
+    "params",
+    "progress",
+    "row_timeout_s",
+    "rpm",
+    "run_file",
+    "sample",
+    "seed",
+    "system",
+    "temperature",
+    "timeout_s",
+    "tpm",
+    "url",
+    "where",
+}
+RESULT = [
+    "cost_usd",
+    "counts",
+    "exit_code",
+    "failures",
+    "figures",
+    "message",
+    "output",
+    "rows",
+    "run_file",
+    "to_arrow",
+]
+
+
+def kind(value: Any) -> str:
+    if isinstance(value, type):
+        if issubclass(value, Exception):
+            return "error"
+        return "options" if issubclass(value, dict) else "class"
+    return "coroutine" if inspect.iscoroutinefunction(value) else "function"
+
+
+def test_the_package_offers_these_names_and_no_others() -> None:
+    assert {name: kind(getattr(rowmill, name)) for name in rowmill.__all__} == SURFACE
+    assert set(rowmill.__all__) <= set(dir(rowmill))
+
+
+@pytest.mark.parametrize(("name", "parameters"), PARAMETERS.items())
+def test_functions_take_these_parameters(name: str, parameters: list[str]) -> None:
+    function: Callable[..., Any] = getattr(rowmill, name)
+    assert list(inspect.signature(function).parameters) == parameters
+
+
+def test_run_takes_these_options() -> None:
+    from rowmill.api.running import RunOptions
+
+    assert set(RunOptions.__annotations__) == RUN_OPTIONS
+
+
+def test_a_result_has_these_members() -> None:
+    assert [name for name in dir(rowmill.Result) if not name.startswith("_")] == RESULT
+
+
+def test_everything_public_is_documented() -> None:
+    undocumented = [name for name in rowmill.__all__ if not (getattr(rowmill, name).__doc__ or "").strip()]
+    undocumented += [name for name in RESULT if not inspect.getdoc(getattr(rowmill.Result, name))]
+    assert undocumented == []
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'rnu'"):
+        _ = rowmill.rnu
+
+
+def test_importing_the_package_loads_none_of_its_libraries() -> None:
+    heavy = ["pydantic", "pyarrow", "jinja2", "msgspec", "pyreqwest", "rich", "typer", "asyncio", "langchain_core"]
+    code = f"import sys, rowmill; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
