@@ -16,7 +16,6 @@ SURFACE = {
     "ChangedError": "error",
     "JobError": "error",
     "LockedError": "error",
-    "Options": "options",
     "OutputError": "error",
     "Result": "class",
     "RowmillError": "error",
@@ -24,30 +23,27 @@ SURFACE = {
     "SourceError": "error",
     "StoppedError": "error",
     "StoreFullError": "error",
+    "amap": "coroutine",
     "arun": "coroutine",
+    "map": "function",
     "run": "function",
 }
 RUN = ["source", "prompt", "model", "output", "answer", "options"]
-PARAMETERS = {"run": RUN, "arun": RUN}
-RUN_OPTIONS = {
+MAP = ["rows", "prompt", "model", "answer", "options"]
+PARAMETERS = {"run": RUN, "arun": RUN, "map": MAP, "amap": MAP}
+ASK_OPTIONS = {
     "answer_prefix",
     "attempts",
     "backoff_s",
     "ca_file",
     "connect_timeout_s",
-    "delimiter",
     "empty",
-    "encoding",
-    "escape_formulas",
-    "format",
-    "fresh",
     "headers",
     "headroom",
     "in_flight",
     "input_tpm",
     "key_env",
     "key_file",
-    "limit",
     "max_backoff_s",
     "max_duration_s",
     "max_failure_rate",
@@ -61,15 +57,24 @@ RUN_OPTIONS = {
     "row_timeout_s",
     "rpm",
     "run_file",
-    "sample",
-    "seed",
     "system",
     "temperature",
     "timeout_s",
     "tpm",
     "url",
+}
+RUN_OPTIONS = ASK_OPTIONS | {
+    "delimiter",
+    "encoding",
+    "escape_formulas",
+    "format",
+    "fresh",
+    "limit",
+    "sample",
+    "seed",
     "where",
 }
+MAP_OPTIONS = ASK_OPTIONS | {"retry"}
 RESULT = [
     "cost_usd",
     "counts",
@@ -86,9 +91,7 @@ RESULT = [
 
 def kind(value: Any) -> str:
     if isinstance(value, type):
-        if issubclass(value, Exception):
-            return "error"
-        return "options" if issubclass(value, dict) else "class"
+        return "error" if issubclass(value, Exception) else "class"
     return "coroutine" if inspect.iscoroutinefunction(value) else "function"
 
 
@@ -103,10 +106,11 @@ def test_functions_take_these_parameters(name: str, parameters: list[str]) -> No
     assert list(inspect.signature(function).parameters) == parameters
 
 
-def test_run_takes_these_options() -> None:
-    from rowmill.api.running import RunOptions
+def test_run_and_map_take_these_options() -> None:
+    from rowmill.api.options import MapOptions, RunOptions
 
     assert set(RunOptions.__annotations__) == RUN_OPTIONS
+    assert set(MapOptions.__annotations__) == MAP_OPTIONS
 
 
 def test_a_result_has_these_members() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rowmill.api.options import Options
+    from rowmill.api.mapping import amap, map
     from rowmill.api.result import Result
     from rowmill.api.running import arun, run
     from rowmill.errors import (
@@ -25,7 +25,6 @@ __all__ = [
     "ChangedError",
     "JobError",
     "LockedError",
-    "Options",
     "OutputError",
     "Result",
     "RowmillError",
@@ -33,15 +32,18 @@ __all__ = [
     "SourceError",
     "StoppedError",
     "StoreFullError",
+    "amap",
     "arun",
+    "map",
     "run",
 ]
 
 # Loaded when they are first asked for, so that importing the package costs next to nothing.
 _PLACES: Mapping[str, str] = {
-    "Options": "rowmill.api.options",
     "Result": "rowmill.api.result",
+    "amap": "rowmill.api.mapping",
     "arun": "rowmill.api.running",
+    "map": "rowmill.api.mapping",
     "run": "rowmill.api.running",
 }
 

@@ -15,8 +15,8 @@ Path = str | os.PathLike[str]
 Prompt = str | Sequence[Mapping[str, str]]
 
 
-class Options(TypedDict, total=False):
-    """What `run` takes besides source, prompt, model, output and answer.  None means not given.
+class AskOptions(TypedDict, total=False):
+    """What `run` and `map` take besides prompt, model and answer.  None means not given.
 
     Names, meanings, units and defaults are those of the command line; times are in seconds.
     """
@@ -27,7 +27,6 @@ class Options(TypedDict, total=False):
     key_file: Path | None
     ca_file: Path | None
     headers: Mapping[str, str] | None
-    format: Literal["jsonl", "csv", "tsv", "parquet"] | None
     run_file: Path | None
     in_flight: int | Literal["auto"] | None
     rpm: float | None
@@ -46,17 +45,39 @@ class Options(TypedDict, total=False):
     row_timeout_s: float | None
     max_duration_s: float | None
     max_outage_s: float | None
+    empty: Literal["send", "skip", "fail"] | None
+    max_failure_rate: float | None
+    answer_prefix: str | None
+    meta_prefix: str | None
+    on_change: Literal["keep", "rerun"] | None
+    progress: bool
+
+
+class RunOptions(AskOptions, total=False):
+    """What `run` takes besides: choice of rows, files, and the command line's flags.
+
+    `on_change` says what to do with rows answered under another job, `fresh` begins anew and renames what is there
+    to *.old, `progress` shows the command line's progress on standard error.
+    """
+
+    format: Literal["jsonl", "csv", "tsv", "parquet"] | None
     limit: int | None
     sample: int | None
     seed: int | None
     where: str | None
-    empty: Literal["send", "skip", "fail"] | None
-    max_failure_rate: float | None
     encoding: str | None
     delimiter: str | None
-    answer_prefix: str | None
-    meta_prefix: str | None
     escape_formulas: bool | None
+    fresh: bool
+
+
+class MapOptions(AskOptions, total=False):
+    """What `map` takes besides.  `retry` names statuses (`"failed"`) of a resumed run that are asked about again."""
+
+    retry: str | Sequence[str] | None
+
+
+FLAGS = frozenset({"on_change", "progress", "fresh", "retry"})  # what is no part of the job
 
 
 # Numbers that the job takes as floats; Python's callers write 60 for 60.0.
@@ -71,8 +92,8 @@ def make_job(source: Path, given: Mapping[str, Any]) -> Job:
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if not isinstance(name, str):
         raise JobError(f"source: must be a path, a glob or `-`, not {type(source).__name__}; for rows use rowmill.map")
-    check_names(given, Options.__annotations__)
-    options = {key: _plain(key, value) for key, value in given.items() if value is not None}
+    check_names(given, (*RunOptions.__annotations__, *MapOptions.__annotations__))
+    options = {key: _plain(key, value) for key, value in given.items() if value is not None and key not in FLAGS}
     try:
         if name.lower().endswith((".yaml", ".yml")):
             return load_job(name, options)

@@ -67,8 +67,7 @@ class Result:
 
         Raises JobError for a status that there is not.
         """
-        wanted = _statuses(status)
-        return self._rows(wanted, limit)
+        return self._rows(frozenset(Status) if status is None else named_statuses(status), limit)
 
     def _rows(self, wanted: frozenset[str], limit: int | None) -> Iterator[dict[str, Any]]:
         from rowmill.runner.results import finished_rows
@@ -122,11 +121,10 @@ def _schema(found: FinishedRows) -> pa.Schema:
     return arrow_schema(found.chunks(), found.columns)
 
 
-def _statuses(status: str | Sequence[str] | None) -> frozenset[str]:
-    if status is None:
-        return frozenset(Status)
+def named_statuses(status: str | Sequence[str], what: str = "status") -> frozenset[str]:
+    """The statuses that one name or several stand for; raises JobError for one that there is not."""
     wanted = frozenset([status] if isinstance(status, str) else status)
     strange = sorted(wanted.difference(Status))
     if strange:
-        raise JobError(f"status: there is no {', '.join(strange)}; there are {', '.join(Status)}")
+        raise JobError(f"{what}: there is no {', '.join(strange)}; there are {', '.join(Status)}")
     return wanted

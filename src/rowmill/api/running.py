@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from rowmill.api.options import Options, Path, Prompt, make_job
+from rowmill.api.options import Path, Prompt, make_job
 from rowmill.api.result import Result
 from rowmill.errors import JobError, StopReason
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from rowmill.api.options import RunOptions
     from rowmill.ports import Observer
-
-
-class RunOptions(Options, total=False):
-    """What `run` takes besides: what the command line has as flags.
-
-    `on_change` says what to do with rows answered under another job, `fresh` begins anew and renames what is there
-    to *.old, `progress` shows the command line's progress on standard error.
-    """
-
-    on_change: Literal["keep", "rerun"] | None
-    fresh: bool
-    progress: bool
 
 
 def run(
@@ -49,9 +38,9 @@ def run(
     from rowmill import runner
 
     named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
-    job = make_job(source, {**named, **_job_options(options)})
+    job = make_job(source, {**named, **options})
     ended = runner.run(
-        job, on_change=_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
+        job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
     )
     if ended.reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
@@ -73,18 +62,15 @@ async def arun(
     from rowmill import runner
 
     named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
-    job = make_job(source, {**named, **_job_options(options)})
+    job = make_job(source, {**named, **options})
     ended = await runner.arun(
-        job, on_change=_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
+        job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
     )
     return Result(ended)
 
 
-def _job_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in ("on_change", "fresh", "progress")}
-
-
-def _on_change(options: Mapping[str, Any]) -> str | None:
+def chosen_on_change(options: Mapping[str, Any]) -> str | None:
+    """`keep`, `rerun` or None; raises JobError for anything else."""
     choice = options.get("on_change")
     if choice not in (None, "keep", "rerun"):
         raise JobError(f"on_change: must be 'keep' or 'rerun', not {choice!r}")

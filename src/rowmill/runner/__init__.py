@@ -9,6 +9,19 @@ from rowmill.runner.awaited import arun
 from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
+from rowmill.runner.mapping import MapRules, amap_rows, map_rows
 from rowmill.runner.running import retry, run
 
-__all__ = ["CheckReport", "arun", "check", "export", "retry", "rows", "run", "status"]
+__all__ = [
+    "CheckReport",
+    "MapRules",
+    "amap_rows",
+    "arun",
+    "check",
+    "export",
+    "map_rows",
+    "retry",
+    "rows",
+    "run",
+    "status",
+]

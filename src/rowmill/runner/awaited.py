@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from rowmill.job import Job
 from rowmill.ports import Observer
@@ -12,6 +13,8 @@ from rowmill.runner.loop import in_thread
 from rowmill.runner.plan import Input, Plan, make_plan
 from rowmill.runner.running import Start, ensure_run_file, open_or_stored, set_aside
 from rowmill.store.lock import RunFileLock
+
+S = TypeVar("S", bound=Start)
 
 
 async def arun(
@@ -34,11 +37,11 @@ async def arun(
     return await locked(plan, start, lambda begun: begun.settle_versions(on_change, None))
 
 
-async def locked(plan: Plan, start: Callable[[], Start], prepare: Callable[[Start], None]) -> Result:
+async def locked(plan: Plan, start: Callable[[], S], prepare: Callable[[S], None]) -> Result:
     """Starts on a run file and holds its lock until the end."""
     lock = RunFileLock(plan.run_file)
     lock.acquire()
-    made: list[Start] = []
+    made: list[S] = []
     try:
         try:
             await in_thread(lambda: made.append(start()))
