@@ -18,6 +18,7 @@ SURFACE = {
     "LockedError": "error",
     "OutputError": "error",
     "Result": "class",
+    "RowError": "error",
     "RowmillError": "error",
     "RunFileError": "error",
     "SourceError": "error",
@@ -29,7 +30,7 @@ SURFACE = {
     "run": "function",
 }
 RUN = ["source", "prompt", "model", "output", "answer", "options"]
-MAP = ["rows", "prompt", "model", "answer", "options"]
+MAP = ["rows", "prompt", "model", "answer", "call", "options"]
 PARAMETERS = {"run": RUN, "arun": RUN, "map": MAP, "amap": MAP}
 ASK_OPTIONS = {
     "answer_prefix",
@@ -75,6 +76,24 @@ RUN_OPTIONS = ASK_OPTIONS | {
     "where",
 }
 MAP_OPTIONS = ASK_OPTIONS | {"retry"}
+CALL_OPTIONS = {
+    "attempts",
+    "backoff_s",
+    "headroom",
+    "in_flight",
+    "max_backoff_s",
+    "max_duration_s",
+    "max_outage_s",
+    "on_change",
+    "on_error",
+    "progress",
+    "retry",
+    "row_timeout_s",
+    "rpm",
+    "run_file",
+    "timeout_s",
+    "version",
+}
 RESULT = [
     "cost_usd",
     "counts",
@@ -107,10 +126,11 @@ def test_functions_take_these_parameters(name: str, parameters: list[str]) -> No
 
 
 def test_run_and_map_take_these_options() -> None:
-    from rowmill.api.options import MapOptions, RunOptions
+    from rowmill.api.options import CallOptions, MapOptions, RunOptions
 
     assert set(RunOptions.__annotations__) == RUN_OPTIONS
     assert set(MapOptions.__annotations__) == MAP_OPTIONS
+    assert set(CallOptions.__annotations__) == CALL_OPTIONS
 
 
 def test_a_result_has_these_members() -> None:

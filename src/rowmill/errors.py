@@ -94,6 +94,7 @@ class FailureKind(StrEnum):
     TLS = "tls"  # the certificate is not trusted: stop at once
     TIMEOUT = "timeout"  # the attempt's deadline passed; it may have been billed
     SERVER = "server"  # 408 409 425 5xx: retried with back-off
+    EXCEPTION = "exception"  # the user's function raised: retried with back-off
     UNREADABLE = "unreadable"  # empty, cut, HTML, bad encoding: retried with back-off
     BAD_REQUEST = "bad_request"  # 400 413 422: this row fails, one request
     CONTEXT_LENGTH = "context_length"  # the row is too long for the model

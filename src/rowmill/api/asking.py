@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.api.frames import Frame, read_frame
 from rowmill.api.options import make_job
+from rowmill.api.running import raise_signal
 from rowmill.errors import JobError, StoppedError, StopReason
 from rowmill.records import Status
 from rowmill.sources.arrow import ArrowSource, RowsSource
@@ -65,10 +66,7 @@ class Asking:
 
     def finish(self, ended: Result) -> Any:
         """What the caller gets.  Raises StoppedError where rows are left, KeyboardInterrupt after Ctrl-C."""
-        if ended.reason is StopReason.INTERRUPTED:
-            raise KeyboardInterrupt
-        if ended.reason is StopReason.TERMINATED:
-            raise SystemExit(ended.exit_code)
+        raise_signal(ended.reason)
         if ended.reason is not StopReason.FINISHED:
             kept = str(self.run_file)
             text = f"{ended.message}; what was answered is kept: the same call with run_file={kept!r} goes on"

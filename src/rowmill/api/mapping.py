@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 from rowmill.api.asking import begin
 from rowmill.api.options import Prompt
 from rowmill.api.result import named_statuses
 from rowmill.api.running import chosen_on_change, observers
+from rowmill.errors import JobError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from rowmill.api.options import MapOptions
+    from rowmill.api.options import CallOptions, MapOptions
     from rowmill.runner import MapRules
 
 
@@ -22,6 +23,22 @@ class Frame(Protocol):
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """See Arrow's PyCapsule interface."""
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+T_contra = TypeVar("T_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Runnable(Protocol[T_contra, R_co]):
+    """What a LangChain Runnable is here."""
+
+    def invoke(self, input: T_contra) -> R_co:
+        """One row, blocking."""
+
+    async def ainvoke(self, input: T_contra) -> R_co:
+        """One row, on the running loop."""
 
 
 F = TypeVar("F", bound=Frame)
@@ -36,30 +53,47 @@ def map(
 def map(
     rows: Rows, *, prompt: Prompt, model: str | Sequence[str], answer: Any = None, **options: Unpack[MapOptions]
 ) -> list[dict[str, Any]]: ...
+@overload
+def map(rows: Iterable[T], *, call: Callable[[T], Awaitable[R]], **options: Unpack[CallOptions]) -> list[R]: ...
+@overload
+def map(rows: Iterable[T], *, call: Callable[[T], R] | Runnable[T, R], **options: Unpack[CallOptions]) -> list[R]: ...
+@overload
+def map(rows: Frame, *, call: Any, **options: Unpack[CallOptions]) -> list[Any]: ...
 def map(
     rows: Any,
     *,
     prompt: Prompt | None = None,
     model: str | Sequence[str] | None = None,
     answer: Any = None,
-    **options: Unpack[MapOptions],
+    call: Any = None,
+    **options: Any,
 ) -> Any:
-    """Asks a model about every row in memory; blocks until all have ended.
+    """Asks a model about every row in memory, or calls a function for it; blocks until all have ended.
 
-    A frame (pandas, polars, Arrow, a DuckDB relation) comes back as the same kind, an iterable of mappings as a
-    list of dicts, of texts (column `text`) too: every row in order, with the answer and Rowmill's own columns
-    (`_status`, ...).  Other arguments are as in `run`.  With `run_file` a second call goes on where the first ended.
+    With `prompt`: a frame (pandas, polars, Arrow, a DuckDB relation) comes back as the same kind, an iterable of
+    mappings as a list of dicts, and so does one of texts (column `text`): every row in order, with the answer and
+    Rowmill's own columns (`_status`, ...).  Other arguments are as in `run`.  With `run_file` a second call goes on
+    where the first ended.
 
-    Rows that end badly are rows (`_status`).  Raises StoppedError where the run ended early, JobError when
-    nothing can be sent.
+    With `call`: a blocking or async function, or a LangChain Runnable; what it returns comes back as a list in the
+    rows' order.  A row whose attempts are used up has an exception; see `CallOptions` for that and the rest.
+
+    Rows that end badly under a prompt are rows (`_status`).  Raises StoppedError where the run ended early,
+    JobError when nothing can be sent.
     """
+    if call is not None:
+        from rowmill.api.calling import call_rows
+
+        _no_prompt(prompt, model, answer)
+        return call_rows(rows, call, options)
     from rowmill import runner
 
     named = {"prompt": prompt, "model": model, "answer": answer}
     asking = begin(rows, options.get("run_file"))
     try:
         job = asking.job({**named, **options})
-        ended = runner.map_rows(job, asking.source(), _rules(options), observers(options))
+        source = asking.source()
+        ended = runner.map_rows(lambda: runner.prepared_map(job, source), _rules(options), observers(options))
         return asking.finish(ended)
     except BaseException as error:
         asking.abandon(error)
@@ -74,15 +108,29 @@ async def amap(
 async def amap(
     rows: Rows, *, prompt: Prompt, model: str | Sequence[str], answer: Any = None, **options: Unpack[MapOptions]
 ) -> list[dict[str, Any]]: ...
+@overload
+async def amap(rows: Iterable[T], *, call: Callable[[T], Awaitable[R]], **options: Unpack[CallOptions]) -> list[R]: ...
+@overload
+async def amap(
+    rows: Iterable[T], *, call: Callable[[T], R] | Runnable[T, R], **options: Unpack[CallOptions]
+) -> list[R]: ...
+@overload
+async def amap(rows: Frame, *, call: Any, **options: Unpack[CallOptions]) -> list[Any]: ...
 async def amap(
     rows: Any,
     *,
     prompt: Prompt | None = None,
     model: str | Sequence[str] | None = None,
     answer: Any = None,
-    **options: Unpack[MapOptions],
+    call: Any = None,
+    **options: Any,
 ) -> Any:
     """As `map`, on the running loop.  Cancelling it drops what is in flight."""
+    if call is not None:
+        from rowmill.api.calling import acall_rows
+
+        _no_prompt(prompt, model, answer)
+        return await acall_rows(rows, call, options)
     from rowmill import runner
     from rowmill.runner.loop import in_thread
 
@@ -90,7 +138,8 @@ async def amap(
     asking = await in_thread(begin, rows, options.get("run_file"))
     try:
         job = await in_thread(asking.job, {**named, **options})
-        ended = await runner.amap_rows(job, asking.source(), _rules(options), observers(options))
+        source = asking.source()
+        ended = await runner.amap_rows(lambda: runner.prepared_map(job, source), _rules(options), observers(options))
         return await in_thread(asking.finish, ended)
     except BaseException as error:
         asking.abandon(error)
@@ -102,3 +151,9 @@ def _rules(options: Mapping[str, Any]) -> MapRules:
 
     retry = options.get("retry") or ()
     return MapRules(chosen_on_change(options), sorted(named_statuses(retry, "retry")))
+
+
+def _no_prompt(prompt: object, model: object, answer: object) -> None:
+    given = [name for name, value in (("prompt", prompt), ("model", model), ("answer", answer)) if value is not None]
+    if given:
+        raise JobError(f"{', '.join(given)}: a function is called with the row itself; give either call or a prompt")

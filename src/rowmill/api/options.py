@@ -77,6 +77,33 @@ class MapOptions(AskOptions, total=False):
     retry: str | Sequence[str] | None
 
 
+class CallOptions(TypedDict, total=False):
+    """What `map` takes with `call`.  Times are in seconds; None means the default.
+
+    `in_flight` (20) calls at once, `rpm` calls a minute, `attempts` (4) for each row with back-off, `timeout_s`
+    (120) for each.  `run_file` makes it resumable: values are then stored, and `version` says which code made
+    them.  `on_error` "raise" (the default) raises the first row's exception at the end, "return" puts exceptions
+    in their rows' places.  `retry` and `on_change` are about what a run file holds.
+    """
+
+    in_flight: int | None
+    rpm: float | None
+    headroom: float | None
+    attempts: int | None
+    backoff_s: float | None
+    max_backoff_s: float | None
+    timeout_s: float | None
+    row_timeout_s: float | None
+    max_duration_s: float | None
+    max_outage_s: float | None
+    run_file: Path | None
+    version: str | int | None
+    on_error: Literal["raise", "return"]
+    on_change: Literal["keep", "rerun"] | None
+    retry: str | Sequence[str] | None
+    progress: bool
+
+
 FLAGS = frozenset({"on_change", "progress", "fresh", "retry"})  # what is no part of the job
 
 

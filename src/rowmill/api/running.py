@@ -42,10 +42,7 @@ def run(
     ended = runner.run(
         job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
     )
-    if ended.reason is StopReason.INTERRUPTED:
-        raise KeyboardInterrupt
-    if ended.reason is StopReason.TERMINATED:
-        raise SystemExit(ended.exit_code)
+    raise_signal(ended.reason)
     return Result(ended)
 
 
@@ -67,6 +64,14 @@ async def arun(
         job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
     )
     return Result(ended)
+
+
+def raise_signal(reason: StopReason) -> None:
+    """A signal that ended a run goes on to the caller, now that everything is saved."""
+    if reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    if reason is StopReason.TERMINATED:
+        raise SystemExit(143)
 
 
 def chosen_on_change(options: Mapping[str, Any]) -> str | None:

@@ -9,7 +9,7 @@ from rowmill.runner.awaited import arun
 from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
-from rowmill.runner.mapping import MapRules, amap_rows, map_rows
+from rowmill.runner.mapping import MapRules, amap_rows, map_rows, prepared_map
 from rowmill.runner.running import retry, run
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "check",
     "export",
     "map_rows",
+    "prepared_map",
     "retry",
     "rows",
     "run",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import random
 import signal
 import threading
@@ -34,6 +35,7 @@ class SystemClock:
 def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs a coroutine in a new thread on a loop of its own, so that it also works where a loop is running.
 
+    The caller's context goes along.
     Signals keep reaching the calling thread while it waits.
     """
     results: list[T] = []
@@ -46,7 +48,8 @@ def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseException as error:  # carried over to the calling thread
             errors.append(error)
 
-    thread = threading.Thread(target=body, name="rowmill-engine", daemon=True)
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=lambda: context.run(body), name="rowmill-engine", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(3600.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rowmill.job import Job
@@ -36,10 +36,13 @@ class _Mapping(Start):
             self.writer.do(lambda c: changes.send_again_by_status(c, rules.retry))
 
 
-def map_rows(job: Job, source: Source, rules: MapRules, observers: Sequence[Observer] = ()) -> Result:
-    """Asks about every row of `source` and blocks until the end; the job's own source and output are not touched."""
+Prepared = tuple[Plan, Sequence[Endpoint], Input]
+
+
+def map_rows(prepare: Callable[[], Prepared], rules: MapRules, observers: Sequence[Observer] = ()) -> Result:
+    """Runs what `prepare` makes (see `prepared_map`) and blocks until the end; source and output are not touched."""
     with signals(leave, wanted=True):
-        plan, endpoints, opened = _prepared(job, source)
+        plan, endpoints, opened = prepare()
         lock = RunFileLock(plan.run_file)
         lock.acquire()
         try:
@@ -49,13 +52,14 @@ def map_rows(job: Job, source: Source, rules: MapRules, observers: Sequence[Obse
             lock.release()
 
 
-async def amap_rows(job: Job, source: Source, rules: MapRules, observers: Sequence[Observer] = ()) -> Result:
+async def amap_rows(prepare: Callable[[], Prepared], rules: MapRules, observers: Sequence[Observer] = ()) -> Result:
     """As `map_rows`, on the running loop."""
-    plan, endpoints, opened = await in_thread(_prepared, job, source)
+    plan, endpoints, opened = await in_thread(prepare)
     return await locked(plan, lambda: _start(plan, endpoints, opened, observers), lambda begun: begun.settle(rules))
 
 
-def _prepared(job: Job, source: Source) -> tuple[Plan, Sequence[Endpoint], Input]:
+def prepared_map(job: Job, source: Source) -> Prepared:
+    """A prompt about the rows of `source`.  Raises JobError with all that is wrong."""
     plan = make_plan(job)
     return plan, resolve_endpoints(job), open_input(plan, source)
 
