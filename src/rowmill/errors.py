@@ -10,7 +10,9 @@ Exceptions mean that the job cannot go on.  A row that ends badly is data, not a
     │   ├── RunFileError      the run file is damaged, too new, or missing
     │   ├── LockedError       another process writes this run file
     │   └── ChangedError      the job differs from the one that answered the finished rows
-    └── StoreFullError      exit 4: the disk is full; what was committed is safe
+    ├── StoreFullError      exit 4: the disk is full; what was committed is safe
+    ├── StoppedError        rows are left: the run ended early, and goes on when it is called again
+    └── RowError            one row ended badly, where values and not statuses are handed back
 """
 
 from __future__ import annotations
@@ -58,6 +60,27 @@ class StoreFullError(RowmillError):
     """The run file cannot grow: the disk is full.  What was committed is safe."""
 
 
+class StoppedError(RowmillError):
+    """Rows are left: the run ended early.  What was answered stands in `run_file`, None where it was in memory.
+
+    `reason` is a StopReason.
+    """
+
+    def __init__(self, message: str, reason: str, run_file: str | None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.run_file = run_file
+
+
+class RowError(RowmillError):
+    """One row ended badly; `row` is its 0-based place in the input, `status` how it ended."""
+
+    def __init__(self, message: str, row: int, status: str) -> None:
+        super().__init__(message)
+        self.row = row
+        self.status = status
+
+
 class FailureKind(StrEnum):
     """What went wrong with one attempt or one row; what follows is decided in `steps` and the lane."""
 
@@ -71,6 +94,7 @@ class FailureKind(StrEnum):
     TLS = "tls"  # the certificate is not trusted: stop at once
     TIMEOUT = "timeout"  # the attempt's deadline passed; it may have been billed
     SERVER = "server"  # 408 409 425 5xx: retried with back-off
+    EXCEPTION = "exception"  # the user's function raised: retried with back-off
     UNREADABLE = "unreadable"  # empty, cut, HTML, bad encoding: retried with back-off
     BAD_REQUEST = "bad_request"  # 400 413 422: this row fails, one request
     CONTEXT_LENGTH = "context_length"  # the row is too long for the model

@@ -67,6 +67,9 @@ class Source(Protocol):
     def rereadable(self) -> bool:
         """Whether `chunks()` may be called again (False for standard input)."""
 
+    def columns(self) -> Sequence[str] | None:
+        """Names known without reading rows, None where the format does not tell."""
+
     def chunks(self) -> Iterator[Chunk]: ...
 
     def size_hint(self) -> int | None:

@@ -17,6 +17,7 @@ from rowmill.records import Answer, Failure, RawReply, Request, Row, Status
 RETRIED = frozenset(
     {
         FailureKind.SERVER,
+        FailureKind.EXCEPTION,
         FailureKind.TIMEOUT,
         FailureKind.UNREADABLE,
         FailureKind.RESET,

@@ -6,5 +6,6 @@ TABLE: Mapping[str, str] = {
     "openai": "rowmill.providers.openai:OpenAIProvider",
     "anthropic": "rowmill.providers.anthropic:AnthropicProvider",
     "http": "rowmill.providers.http:HttpProvider",
+    "callable": "rowmill.providers.callable:CallableProvider",
     "local": "rowmill.providers.local:LocalProvider",
 }

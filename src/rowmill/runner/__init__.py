@@ -5,19 +5,26 @@ Each function here stands for one thing a user can ask for; the command line and
 
 from __future__ import annotations
 
+from rowmill.runner.awaited import arun
 from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
+from rowmill.runner.mapping import MapRules, amap_rows, map_rows, prepared_map
 from rowmill.runner.quoting import quote_job
 from rowmill.runner.running import retry, run
 from rowmill.runner.tune import TuneReport, TuneRules, tune
 
 __all__ = [
     "CheckReport",
+    "MapRules",
     "TuneReport",
     "TuneRules",
+    "amap_rows",
+    "arun",
     "check",
     "export",
+    "map_rows",
+    "prepared_map",
     "quote_job",
     "retry",
     "rows",

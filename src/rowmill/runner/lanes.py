@@ -30,12 +30,16 @@ LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows."""
+    """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows.
+
+    `given` is a provider that there is already (a function): none is opened then.
+    """
 
     spec: EndpointSpec
     resolved: ResolvedEndpoint
     credentials: Credentials
     price: Price | None = None
+    given: WritingProvider | None = None
 
     @property
     def name(self) -> str:
@@ -118,6 +122,8 @@ async def open_providers(
 
 
 async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> WritingProvider:
+    if endpoint.given is not None:
+        return endpoint.given
     transport = open_transport(
         endpoint.resolved.url or LOOPBACK, connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import random
 import signal
 import threading
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
+
+from rowmill.errors import StopReason
 
 T = TypeVar("T")
 
@@ -32,6 +35,7 @@ class SystemClock:
 def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs a coroutine in a new thread on a loop of its own, so that it also works where a loop is running.
 
+    The caller's context goes along.
     Signals keep reaching the calling thread while it waits.
     """
     results: list[T] = []
@@ -44,13 +48,47 @@ def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseException as error:  # carried over to the calling thread
             errors.append(error)
 
-    thread = threading.Thread(target=body, name="rowmill-engine", daemon=True)
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=lambda: context.run(body), name="rowmill-engine", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(3600.0)
     if errors:
         raise errors[0]
     return results[0]
+
+
+async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Does blocking work in a thread.  When cancelled it still waits for the work's end, and raises then."""
+    task = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # looked at, so that nobody misses it
+        raise cancelled
+    return task.result()
+
+
+async def until_stopped(execution: Coroutine[Any, Any, T], stop: Callable[[StopReason], None]) -> T:
+    """Awaits a session on the running loop.  When cancelled it drops what is in flight, and raises at the end."""
+    task = asyncio.ensure_future(execution)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            stop(StopReason.INTERRUPTED)
+            stop(StopReason.INTERRUPTED)
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()
+        raise cancelled
+    return task.result()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

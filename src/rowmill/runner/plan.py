@@ -12,7 +12,7 @@ from rowmill.answers import AnswerSchema
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.outputs import AnswerColumn, OutputColumns
-from rowmill.ports import Chunk
+from rowmill.ports import Chunk, Source
 from rowmill.prompts import Prompt, check_columns, compile_expression, compile_prompt
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
@@ -84,10 +84,14 @@ class Input:
     is_empty: bool
 
 
-def open_input(plan: Plan) -> Input:
-    """Opens the source, looks at its first rows and checks the prompt and the output's columns against them."""
+def open_input(plan: Plan, source: Source | None = None) -> Input:
+    """Opens the source, looks at its first rows and checks the prompt and the output's columns against them.
+
+    `source` stands in for the one that the job names.
+    """
     job = plan.job
-    source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+    if source is None:
+        source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
     where = compile_expression(job.where)[0] if job.where else None
     chunks = select(
         source.chunks,

@@ -43,7 +43,7 @@ def run(
     with signals(leave, wanted=interrupts):
         plan = make_plan(job)
         endpoints = priced(job, resolve_endpoints(job))
-        opened = _open(plan, fresh)
+        opened = open_or_stored(plan, fresh)
         lock = RunFileLock(plan.run_file)
         lock.acquire()
         try:
@@ -92,7 +92,7 @@ def retry(
             lock.release()
 
 
-def _open(plan: Plan, fresh: bool) -> Input | None:
+def open_or_stored(plan: Plan, fresh: bool) -> Input | None:
     """Opens the input; None where standard input is a terminal and what was read from it before is to be used."""
     if plan.job.source == "-" and (sys.stdin is None or sys.stdin.isatty()):
         if plan.run_file.exists() and not fresh:

@@ -17,7 +17,7 @@ from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.exporting import failures_path, write_failures, write_output
 from rowmill.runner.lanes import Endpoint, redactor
-from rowmill.runner.loop import run_in_thread, signals
+from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
 from rowmill.runner.plan import Input, Plan
 from rowmill.runner.pricing import odd_prices
 from rowmill.runner.session import Session
@@ -39,7 +39,12 @@ class Ended(NamedTuple):
 
 
 class Start:
-    """One start on a run file that is locked and exists; `opened` None means that the input is what is stored."""
+    """One start on a run file that is locked and exists; `opened` None means that the input is what is stored.
+
+    With `writes_output` false the answers stay in the run file, from which the caller reads them.
+    """
+
+    writes_output = True
 
     def __init__(
         self, plan: Plan, endpoints: Sequence[Endpoint], opened: Input | None, observers: Sequence[Observer]
@@ -81,9 +86,7 @@ class Start:
         """Prepares the run file, runs the engine in its own thread, does `last` in the run file, and closes it."""
         reason: StopReason | None = None
         try:
-            prepare()
-            session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
-            session.after_pilot = self._after_pilot
+            session = self._prepared(prepare)
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(lambda: session.execute(self._versions))
             if last is not None:
@@ -91,6 +94,22 @@ class Start:
         finally:
             self.writer.close(reason.value if reason is not None else None)
         return Ended(session, reason, message)
+
+    async def go_here(self, prepare: Callable[[], object]) -> Result:
+        """As `go`, on the running loop, with the file work in threads; cancelling drops what is in flight."""
+        reason: StopReason | None = None
+        try:
+            session = await in_thread(self._prepared, prepare)
+            reason, message = await until_stopped(session.execute(self._versions), session.stop)
+        finally:
+            await in_thread(self.writer.close, reason.value if reason is not None else None)
+        return await in_thread(self._finish, session, reason, message)
+
+    def _prepared(self, prepare: Callable[[], object]) -> Session:
+        prepare()
+        session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
+        session.after_pilot = self._after_pilot
+        return session
 
     def begin(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Prepares a run over the whole input."""
@@ -178,7 +197,8 @@ class Start:
                 pending = reader.row_total() - sum(counts.values())
             if pending == 0:
                 reason, message = StopReason.FINISHED, ""
-                output, failures, found = self._write_output(reader, counts)
+                if self.writes_output:
+                    output, failures, found = self._write_output(reader, counts)
             elif reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
                 message = "the input has not been read to its end; run the first command again to go on"

@@ -1,0 +1,93 @@
+"""`rowmill.run` and `rowmill.arun`: a job from keyword arguments, run to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rowmill.api.options import Path, Prompt, make_job
+from rowmill.api.result import Result
+from rowmill.errors import JobError, StopReason
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from rowmill.api.options import RunOptions
+    from rowmill.ports import Observer
+
+
+def run(
+    source: Path,
+    *,
+    prompt: Prompt | None = None,
+    model: str | Sequence[str] | None = None,
+    output: Path | None = None,
+    answer: Any = None,
+    **options: Unpack[RunOptions],
+) -> Result:
+    """Asks a model about every row of a file, or goes on with it; blocks until it ends.
+
+    `source` is a path, a glob, `-` or a job file (`.yaml`), over which the other arguments go.  `answer` is
+    shorthand (`"sentiment: positive|negative"`), a JSON Schema, a pydantic model or another class with fields.
+    A second call with the same arguments sends only what is missing.
+
+    Works in scripts, threads and where a loop is running.  Every end that leaves a run file is a Result, also an
+    early one (see `Result.exit_code`); Ctrl-C saves what is in flight and raises KeyboardInterrupt.  Raises
+    JobError when nothing can be sent.
+    """
+    from rowmill import runner
+
+    named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
+    job = make_job(source, {**named, **options})
+    ended = runner.run(
+        job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
+    )
+    raise_signal(ended.reason)
+    return Result(ended)
+
+
+async def arun(
+    source: Path,
+    *,
+    prompt: Prompt | None = None,
+    model: str | Sequence[str] | None = None,
+    output: Path | None = None,
+    answer: Any = None,
+    **options: Unpack[RunOptions],
+) -> Result:
+    """As `run`, on the running loop.  Cancelling it drops what is in flight; what was answered is saved."""
+    from rowmill import runner
+
+    named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
+    job = make_job(source, {**named, **options})
+    ended = await runner.arun(
+        job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
+    )
+    return Result(ended)
+
+
+def raise_signal(reason: StopReason) -> None:
+    """A signal that ended a run goes on to the caller, now that everything is saved."""
+    if reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    if reason is StopReason.TERMINATED:
+        raise SystemExit(143)
+
+
+def chosen_on_change(options: Mapping[str, Any]) -> str | None:
+    """`keep`, `rerun` or None; raises JobError for anything else."""
+    choice = options.get("on_change")
+    if choice not in (None, "keep", "rerun"):
+        raise JobError(f"on_change: must be 'keep' or 'rerun', not {choice!r}")
+    return choice
+
+
+def observers(options: Mapping[str, Any]) -> list[Observer]:
+    """Who watches: the log, or the progress display where it is asked for."""
+    if options.get("progress"):
+        from rowmill.observers.progress import Progress
+
+        return [Progress(quiet=False)]
+    from rowmill.observers.log import Log
+
+    return [Log()]

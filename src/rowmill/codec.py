@@ -1,0 +1,189 @@
+"""Python values as JSON and back, the same type again; must not know where they are stored.
+
+JSON's own values stand as they are.  Everything else is an object with the key `$rowmill`, which says what it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import enum
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from importlib import import_module
+from typing import Any
+
+from rowmill.errors import RowmillError
+
+TAG = "$rowmill"
+_DEEPEST = 100
+_PLAIN = frozenset({str, int, bool, type(None)})
+
+
+class CodecError(RowmillError):
+    """A value that cannot be stored so that the same value comes back; says which type, and where in the value."""
+
+
+def encode(value: Any) -> bytes:
+    """The value as JSON in UTF-8.  Raises CodecError."""
+    tree = to_tree(value)
+    try:
+        return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half a surrogate pair can stand only as an escape
+        return json.dumps(tree, separators=(",", ":")).encode()
+
+
+def decode(text: bytes | str) -> Any:
+    """The value that `encode` wrote.  Raises CodecError where its class is gone or refuses it."""
+    return from_tree(json.loads(text))
+
+
+def to_tree(value: Any, place: str = "", depth: int = 0) -> Any:
+    """The value as JSON's own values.  Raises CodecError."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if depth > _DEEPEST:
+        raise CodecError(f"{place or 'the value'}: nested too deeply to be stored")
+    if kind is float:
+        return value if math.isfinite(value) else _tagged("float", repr(value))
+    if kind is list:
+        return [to_tree(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)]
+    if kind is dict:
+        return _dict_tree(value, place, depth)
+    if kind in _SCALARS:
+        name, write, _ = _SCALARS[kind]
+        return _tagged(name, write(value))
+    if kind in (tuple, set, frozenset):
+        return _tagged(kind.__name__, [to_tree(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)])
+    return _object_tree(value, place, depth)
+
+
+def _dict_tree(value: dict[Any, Any], place: str, depth: int) -> Any:
+    if TAG not in value and all(type(name) is str for name in value):
+        return {name: to_tree(item, f"{place}.{name}", depth + 1) for name, item in value.items()}
+    pairs = [
+        [to_tree(name, place, depth + 1), to_tree(item, f"{place}[{name!r}]", depth + 1)]
+        for name, item in value.items()
+    ]
+    return _tagged("dict", pairs)
+
+
+def _object_tree(value: Any, place: str, depth: int) -> Any:
+    """Enums, pydantic models (so LangChain's messages) and dataclasses, by the name of their class."""
+    kind = type(value)
+    if isinstance(value, enum.Enum):
+        return _tagged("enum", value.name, _name_of(kind, place))
+    if hasattr(kind, "__pydantic_validator__") and hasattr(value, "model_dump"):
+        fields = value.model_dump(mode="python", round_trip=True)
+        return _tagged("model", to_tree(fields, place, depth + 1), _name_of(kind, place))
+    if dataclasses.is_dataclass(kind):
+        fields = {
+            field.name: to_tree(getattr(value, field.name), f"{place}.{field.name}", depth + 1)
+            for field in dataclasses.fields(value)
+        }
+        return _tagged("dataclass", fields, _name_of(kind, place))
+    raise CodecError(
+        f"{place or 'the value'} is of type {kind.__module__}.{kind.__qualname__}, which a run file cannot hold: "
+        "JSON's types, dates, bytes, pydantic models, dataclasses, enums and LangChain messages can be stored; "
+        "without run_file any object is kept"
+    )
+
+
+def from_tree(tree: Any) -> Any:
+    """The value that `to_tree` took apart.  Raises CodecError."""
+    if type(tree) is list:
+        return [from_tree(item) for item in tree]
+    if type(tree) is not dict:
+        return tree
+    if TAG not in tree:
+        return {name: from_tree(item) for name, item in tree.items()}
+    name, content = tree[TAG], tree.get("value")
+    if name in _READ:
+        return _READ[name](content)
+    try:
+        return _object_from(name, content, _class_at(str(tree.get("class"))))
+    except (TypeError, ValueError, KeyError) as error:
+        raise CodecError(f"a stored {tree.get('class')} cannot be read by the class of today: {error}") from None
+
+
+def _object_from(name: str, content: Any, kind: Any) -> Any:
+    if name == "enum" and isinstance(kind, enum.EnumMeta):
+        return kind[content]
+    if name == "model" and hasattr(kind, "model_validate"):
+        return kind.model_validate(from_tree(content))
+    if name == "dataclass" and dataclasses.is_dataclass(kind):
+        return _dataclass_from(kind, {field: from_tree(item) for field, item in content.items()})
+    raise CodecError(f"a stored value is marked {name}, which {kind!r} is not")
+
+
+def _dataclass_from(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Fields that `__init__` does not take are set behind its back, as they were."""
+    taken = {field.name for field in dataclasses.fields(kind) if field.init}
+    made = kind(**{name: value for name, value in values.items() if name in taken})
+    for name, value in values.items():
+        if name not in taken:
+            object.__setattr__(made, name, value)
+    return made
+
+
+def _tagged(name: str, value: Any, class_name: str | None = None) -> dict[str, Any]:
+    tree = {TAG: name, "value": value}
+    return tree if class_name is None else {**tree, "class": class_name}
+
+
+def _name_of(kind: type, place: str) -> str:
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    try:
+        found = _class_at(name)
+    except CodecError:
+        found = None
+    if found is not kind:
+        raise CodecError(
+            f"{place or 'the value'} is of the class {kind.__qualname__}, which cannot be found again by its name: "
+            "define it at the top of a module"
+        )
+    return name
+
+
+def _class_at(name: str) -> Any:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = sys.modules[module] if module in sys.modules else import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError):
+        raise CodecError(f"the class {name} of a stored value is not there any more") from None
+    return found
+
+
+def _text(value: Any) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _timedelta_of(parts: Any) -> datetime.timedelta:
+    return datetime.timedelta(days=parts[0], seconds=parts[1], microseconds=parts[2])
+
+
+# type -> its mark, how it is written, how it is read
+_SCALARS: Mapping[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    bytes: ("bytes", _text, base64.b64decode),
+    bytearray: ("bytearray", _text, lambda text: bytearray(base64.b64decode(text))),
+    datetime.datetime: ("datetime", datetime.datetime.isoformat, datetime.datetime.fromisoformat),
+    datetime.date: ("date", datetime.date.isoformat, datetime.date.fromisoformat),
+    datetime.time: ("time", datetime.time.isoformat, datetime.time.fromisoformat),
+    datetime.timedelta: ("timedelta", lambda t: [t.days, t.seconds, t.microseconds], _timedelta_of),
+    Decimal: ("decimal", str, Decimal),
+}
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "float": float,
+    "tuple": lambda items: tuple(map(from_tree, items)),
+    "set": lambda items: set(map(from_tree, items)),
+    "frozenset": lambda items: frozenset(map(from_tree, items)),
+    "dict": lambda pairs: {from_tree(name): from_tree(item) for name, item in pairs},
+    **{name: read for name, _, read in _SCALARS.values()},
+}

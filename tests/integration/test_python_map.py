@@ -1,0 +1,208 @@
+"""`rowmill.map` and `rowmill.amap` with a prompt: rows and frames in, the same kind out."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import rowmill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.workplace import Workplace
+
+ADDED = [
+    "answer",
+    "_row",
+    "_status",
+    "_error",
+    "_endpoint",
+    "_model",
+    "_attempts",
+    "_latency_s",
+    "_input_tokens",
+    "_output_tokens",
+    "_cost_usd",
+]
+NUMBERS = list(range(2_345))
+TEXTS = [f"[[row-{n}]]" for n in NUMBERS]
+ANSWERS = [f"row-{n}" for n in NUMBERS]
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary run files are made."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def arguments(place: Workplace, **more: Any) -> dict[str, Any]:
+    usual = {"prompt": "Say it: {{ text }}", "model": "sim", "url": place.simulator.url, "in_flight": 50}
+    return {**usual, **more}
+
+
+def test_mappings_come_back_as_dicts_with_the_answer(place: Workplace, temporary: Path) -> None:
+    day = datetime.date(2024, 5, 1)
+    rows = [{"id": n, "text": text, "day": day} for n, text in zip(NUMBERS, TEXTS, strict=True)]
+    found = rowmill.map(rows, **arguments(place))
+    assert [row["answer"] for row in found] == ANSWERS
+    assert list(found[0]) == ["id", "text", "day", *ADDED]
+    assert (found[0]["day"], found[7]["_row"], found[0]["_status"]) == (day, 7, "ok")
+    assert type(found[0]["_status"]) is str
+    assert "answer" not in rows[0]
+    assert list(temporary.iterdir()) == []
+
+
+def test_texts_and_generators_are_rows(place: Workplace) -> None:
+    def texts() -> Iterator[str]:
+        yield from TEXTS[:3]
+
+    found = rowmill.map(texts(), **arguments(place))
+    assert [(row["text"], row["answer"]) for row in found] == list(zip(TEXTS[:3], ANSWERS[:3], strict=True))
+
+
+def test_no_rows_are_no_rows(place: Workplace) -> None:
+    assert rowmill.map([], **arguments(place)) == []
+    empty = pl.DataFrame({"text": pl.Series([], dtype=pl.String)})
+    assert rowmill.map(empty, **arguments(place)).columns == ["text", *ADDED]
+
+
+def test_a_pandas_frame_comes_back_with_its_index_and_its_types(place: Workplace) -> None:
+    frame = pd.DataFrame(
+        {"text": TEXTS, "n": pd.array(NUMBERS, dtype="Int16"), "kind": pd.Categorical(["a"] * len(TEXTS))},
+        index=[f"r{n}" for n in NUMBERS],
+    )
+    found = rowmill.map(frame, **arguments(place))
+    assert type(found) is pd.DataFrame
+    pd.testing.assert_frame_equal(found[frame.columns], frame)
+    assert list(found.columns) == ["text", "n", "kind", *ADDED]
+    assert list(found["answer"]) == ANSWERS
+    assert str(found["_row"].dtype) == "int64"
+    assert list(frame.columns) == ["text", "n", "kind"]
+
+
+def test_missing_whole_numbers_stay_whole_in_pandas(place: Workplace) -> None:
+    frame = pd.DataFrame({"text": ["", "x"]})
+    found = rowmill.map(frame, **arguments(place, answer="stars: integer", empty="skip"))
+    assert found["_status"].tolist()[0] == "skipped"
+    assert (str(found["_input_tokens"].dtype), found["_input_tokens"].isna().tolist()) == ("Int64", [True, False])
+
+
+def test_a_polars_frame_comes_back_as_one(place: Workplace) -> None:
+    frame = pl.DataFrame({"text": TEXTS, "at": pl.Series(NUMBERS, dtype=pl.Datetime("ns"))})
+    found = rowmill.map(frame, **arguments(place))
+    assert type(found) is pl.DataFrame
+    assert found.select(frame.columns).equals(frame)
+    assert found.columns == ["text", "at", *ADDED]
+    assert found["answer"].to_list() == ANSWERS
+
+
+def test_a_lazy_frame_must_be_collected(place: Workplace) -> None:
+    with pytest.raises(rowmill.JobError, match="collect"):
+        rowmill.map(pl.LazyFrame({"text": ["x"]}), **arguments(place))  # type: ignore[call-overload]
+
+
+def test_arrow_comes_back_as_the_kind_that_it_was(place: Workplace) -> None:
+    table = pa.table({"text": TEXTS[:20]}, metadata={"made": "here"})
+    batch = pa.record_batch({"text": TEXTS[:20]})
+    found = rowmill.map(table, **arguments(place))
+    assert (type(found), found.schema.metadata) == (pa.Table, {b"made": b"here"})
+    assert found.column("answer").to_pylist() == ANSWERS[:20]
+    assert type(rowmill.map(batch, **arguments(place))) is pa.RecordBatch
+    assert type(rowmill.map(batch.slice(0, 0), **arguments(place))) is pa.RecordBatch
+    reader = rowmill.map(table.to_reader(), **arguments(place))
+    assert type(reader) is pa.RecordBatchReader
+    assert reader.read_all().column("answer").to_pylist() == ANSWERS[:20]
+
+
+def test_a_duckdb_relation_comes_back_as_one(place: Workplace) -> None:
+    relation = duckdb.sql("SELECT '[[row-' || range || ']]' AS text, range AS n FROM range(5)")
+    assert relation is not None
+    found = rowmill.map(relation, **arguments(place))
+    assert type(found) is type(relation)
+    assert found.select("n", "answer").fetchall() == [(n, f"row-{n}") for n in range(5)]
+
+
+def test_a_result_can_be_mapped_again(place: Workplace) -> None:
+    result = rowmill.run(place.write_rows(4), output=place.folder / "out.jsonl", **arguments(place))
+    found = rowmill.map(pa.table(result), **arguments(place, answer_prefix="again_", meta_prefix="again_"))
+    assert found.column("again_answer").to_pylist() == ANSWERS[:4]
+
+
+def test_a_run_file_makes_a_map_resumable(place: Workplace, temporary: Path) -> None:
+    run_file = place.folder / "x.rowmill"
+    rowmill.map(TEXTS[:10], **arguments(place, run_file=run_file))
+    frame = pl.DataFrame({"text": TEXTS[:15]})
+    found = rowmill.map(frame, **arguments(place, run_file=run_file))
+    assert found["answer"].to_list() == ANSWERS[:15]
+    assert place.request_total() == 15
+    assert list(temporary.iterdir()) == []
+
+
+def test_rows_that_failed_are_asked_about_again_when_told_to(place: Workplace) -> None:
+    rows = arguments(place, run_file=place.folder / "x.rowmill", empty="fail")
+    assert [row["_status"] for row in rowmill.map(["", *TEXTS[:2]], **rows)] == ["failed", "ok", "ok"]
+    assert [row["_status"] for row in rowmill.map(["", *TEXTS[:2]], **rows, retry="ok")] == ["failed", "ok", "ok"]
+    assert place.request_total() == 4
+    with pytest.raises(rowmill.JobError, match="retry: there is no bad"):
+        rowmill.map(TEXTS[:1], **rows, retry="bad")
+
+
+def test_rows_that_are_left_are_an_error_that_says_how_to_go_on(place: Workplace, temporary: Path) -> None:
+    with pytest.raises(rowmill.StoppedError, match="run_file=") as caught:
+        rowmill.map(TEXTS, **arguments(place, in_flight=1, max_duration_s=0.3))
+    assert caught.value.reason == "max_duration"
+    sent = place.request_total()
+    assert sent < len(TEXTS)
+    assert caught.value.run_file is not None
+    found = rowmill.map(TEXTS, **arguments(place, run_file=caught.value.run_file))
+    assert [row["answer"] for row in found] == ANSWERS
+    assert place.request_total() == len(TEXTS)
+
+
+def test_amap_works_on_the_running_loop(place: Workplace) -> None:
+    async def main() -> list[list[dict[str, Any]]]:
+        return await asyncio.gather(*(rowmill.amap(TEXTS[n : n + 2], **arguments(place)) for n in range(3)))
+
+    found = asyncio.run(main())
+    assert [[row["answer"] for row in rows] for rows in found] == [ANSWERS[n : n + 2] for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("text", "must be a frame"),
+        ({"text": "x"}, "must be a frame"),
+        (3, "must be a frame"),
+        ([["a", "b"]], "row 0 is of type list"),
+        ([{1: "x"}], "row 0 has a column named 1"),
+        ([{"text": "x", "answer": 1}], "answer"),
+        (pa.table([pa.array(["a"]), pa.array(["b"])], names=["text", "text"]), "more than one column named text"),
+        (pd.DataFrame({"text": ["x", 1, object()]}), "Arrow cannot hold"),
+        ([{"other": "x"}], "other"),
+    ],
+)
+def test_what_is_no_row_is_refused_before_anything_is_sent(
+    place: Workplace, temporary: Path, rows: Any, message: str
+) -> None:
+    with pytest.raises(rowmill.JobError, match=message):
+        rowmill.map(rows, **arguments(place))
+    assert place.request_total() == 0
+    assert list(temporary.iterdir()) == []
+
+
+def test_options_of_files_are_refused(place: Workplace) -> None:
+    with pytest.raises(rowmill.JobError, match=r"limit: is for rowmill\.run"):
+        rowmill.map(TEXTS, **arguments(place, limit=3))

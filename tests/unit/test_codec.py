@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import datetime
+import enum
+import json
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall
+from pydantic import BaseModel
+
+from rowmill import codec
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Model(BaseModel):
+    name: str
+    parts: list[Model] = []
+    colour: Colour = Colour.RED
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
+    tags: tuple[str, ...] = ()
+    length: float = field(init=False, default=0.0)
+
+
+VALUES = [
+    None,
+    1 << 80,
+    float("inf"),
+    "half \ud83d a pair",
+    {"a": [1, {"b": (2, 3)}]},
+    {1: "one", (2,): {"$rowmill": "no tag"}},
+    {"$rowmill": "float", "value": "a dict of the caller's"},
+    b"\x00\xff",
+    {1, 2},
+    frozenset({"a"}),
+    datetime.datetime(2024, 5, 1, 12, 30, tzinfo=datetime.UTC),
+    datetime.date(2024, 5, 1),
+    datetime.time(1, 2, 3, 4),
+    datetime.timedelta(days=-1, microseconds=7),
+    Decimal("1.10"),
+    Colour.RED,
+    Model(name="a", parts=[Model(name="b")]),
+    Point(1, ("a",)),
+    [HumanMessage("hi"), AIMessage("yo", tool_calls=[ToolCall(name="f", args={"x": 1}, id="1")])],
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_comes_back_as_the_same_value_of_the_same_type(value: Any) -> None:
+    again = codec.decode(codec.encode(value))
+    assert again == value
+    assert type(again) is type(value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner, inner),
+)
+
+
+@given(json_values)
+def test_any_json_value_comes_back(value: Any) -> None:
+    assert codec.decode(codec.encode(value)) == value
+
+
+def test_json_stands_as_it_is() -> None:
+    value = {"text": "→ 馬", "n": [1, 2.5, None]}
+    assert json.loads(codec.encode(value)) == value
+    assert "→ 馬".encode() in codec.encode(value)
+
+
+def test_not_a_number_comes_back() -> None:
+    assert math.isnan(codec.decode(codec.encode(float("nan"))))
+
+
+def test_a_field_that_init_does_not_take_comes_back() -> None:
+    point = Point(3)
+    object.__setattr__(point, "length", 9.0)
+    assert codec.decode(codec.encode(point)).length == 9.0
+
+
+def local_class() -> Any:
+    @dataclass
+    class Local:
+        x: int
+
+    return Local(1)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (object(), "is of type builtins.object, which a run file cannot hold"),
+        ({"a": [1, print]}, r"\.a\[1\] is of type builtins\.builtin_function_or_method"),
+        (local_class(), "cannot be found again by its name"),
+    ],
+)
+def test_what_cannot_come_back_is_refused_with_its_place(value: Any, message: str) -> None:
+    with pytest.raises(codec.CodecError, match=message):
+        codec.encode(value)
+
+
+def test_a_list_that_holds_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(codec.CodecError, match="nested too deeply"):
+        codec.encode(endless)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"$rowmill": "model", "class": "no.such:Thing", "value": {}}', "not there any more"),
+        ('{"$rowmill": "dataclass", "class": "tests.unit.test_codec:Point", "value": {"z": 1}}', "class of today"),
+        ('{"$rowmill": "model", "class": "builtins:print", "value": {}}', "is marked model"),
+    ],
+)
+def test_a_stored_value_whose_class_is_gone_or_another_is_an_error(text: str, message: str) -> None:
+    with pytest.raises(codec.CodecError, match=message):
+        codec.decode(text.replace("tests.unit.test_codec", __name__))
