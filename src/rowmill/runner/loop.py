@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
+from rowmill.runner.collector import rare_collections
+
 T = TypeVar("T")
 
 
@@ -39,7 +41,7 @@ def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     def body() -> None:
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with rare_collections(), asyncio.Runner(loop_factory=_new_loop) as runner:
                 results.append(runner.run(main()))
         except BaseException as error:  # carried over to the calling thread
             errors.append(error)
