@@ -72,7 +72,7 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done:
         early = _prepare(state, rules)
         if early is not None:
             return early
-    if unread is None and not await lane.may_send(state):
+    if unread is None and not (lane.may_send_now(state) or await lane.may_send(state)):
         return Wait(0.0, BLOCKED)
     sent_at = desk.clock.wall()
     raw = unread if unread is not None else await _send(lane, desk, state)

@@ -44,6 +44,17 @@ class Packer:
             return PACKED_WITH_DICTIONARY, self._with_dictionary.compress(body)
         return PACKED, self._plain.compress(body)
 
+    def pack_answer(self, answer: bytes) -> bytes:
+        """An answer's JSON object, packed where that pays; what is packed does not begin with a brace."""
+        if self._with_dictionary is None or len(answer) < SMALLEST_BYTES:
+            return answer
+        return self._with_dictionary.compress(answer)
+
+    def unpack_answer(self, stored: bytes) -> bytes:
+        """Of what `pack_answer` packed; raises zstandard.ZstdError when the bytes are damaged."""
+        assert self._dictionary_expander is not None
+        return self._dictionary_expander.decompress(stored)
+
     def unpack_body(self, packed: int, body: bytes) -> bytes:
         if packed == PLAIN:
             return body

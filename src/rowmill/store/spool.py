@@ -137,8 +137,12 @@ class Spool:
             "SELECT id >> 16, kind, latency_s, packed, body FROM attempts WHERE id > ? AND id < ?",
             (first << 16, (last + 1) << 16),
         ).fetchall()
+        chunk = chunktable.load_chunk(stored, packer)
+        if len(offsets) < len(chunk):
+            chunk = chunk.take(offsets)
+        if not history and not chunk.faults:
+            return list(map(Row, chunk.indices, chunk.values(self._rules.value_names)))
         unread, lane_failures = _history(history, states, packer)
-        chunk = chunktable.load_chunk(stored, packer).take(offsets)
         return [
             Row(index, values, chunk.faults.get(at), unread.get(index), lane_failures.get(index, 0))
             for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))

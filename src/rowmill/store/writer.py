@@ -302,7 +302,7 @@ class Writer:
             self._version if endpoint is None else self._versions.get(endpoint, self._version),
             None if endpoint is None else self._lane(endpoint, outcome.model or ""),
             outcome.attempts,
-            None if outcome.answer is None else self._redact(outcome.answer),
+            None if outcome.answer is None else self._packer.pack_answer(self._redact(outcome.answer)),
             None if outcome.error is None else self._clean(outcome.error),
             *outcome[7:11],
             None if outcome.reasoning is None else self._clean(outcome.reasoning),
