@@ -1,6 +1,6 @@
 """Compression of what the run file keeps: chunks of input, and raw replies with a shared dictionary.
 
-Replies of one server are alike, so the first one serves as the dictionary of all: it takes them to about a tenth.
+Replies of one server are alike, so the first ones serve as the dictionary of all: it takes them to a tenth or a fifth.
 """
 
 from __future__ import annotations

@@ -264,12 +264,16 @@ class Writer:
     def _learn_dictionary(self, attempts: Sequence[Attempt]) -> None:
         if self._packer.dictionary is not None:
             return
+        samples: list[bytes] = []
+        room = DICTIONARY_BYTES
         for attempt in attempts:
-            if attempt.kind is None and attempt.body and len(attempt.body) <= DICTIONARY_BYTES:
-                dictionary = self._redact(attempt.body)
-                meta.put_dictionary(self._connection, dictionary)
-                self._packer = Packer(dictionary)
-                return
+            if attempt.kind is None and attempt.body and len(attempt.body) <= room:
+                samples.append(self._redact(attempt.body))
+                room -= len(attempt.body)
+        if samples:
+            dictionary = b"".join(samples)
+            meta.put_dictionary(self._connection, dictionary)
+            self._packer = Packer(dictionary)
 
     def _attempt_values(self, attempt: Attempt) -> tuple[Any, ...]:
         packed, body = 0, None
