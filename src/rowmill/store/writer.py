@@ -202,9 +202,9 @@ class Writer:
         if attempts:
             self._learn_dictionary(attempts)
             repeated = len({attempt.index for attempt in attempts}) < len(attempts)
-            self._insert(INSERT_ATTEMPT, ATTEMPT_VALUES, [self._attempt_values(a) for a in attempts], repeated)
+            self._insert(INSERT_ATTEMPT, ATTEMPT_VALUES, self._attempt_rows(attempts), repeated)
         if outcomes:
-            self._insert(INSERT_ROW, ROW_VALUES, [self._row_values(o) for o in outcomes], repeated=False)
+            self._insert(INSERT_ROW, ROW_VALUES, self._outcome_rows(outcomes), repeated=False)
         if self.snapshot is not None and self.session_id is not None:
             self._write_session(self.snapshot())
         if outcomes and self._seal_stands:
@@ -275,10 +275,12 @@ class Writer:
             meta.put_dictionary(self._connection, dictionary)
             self._packer = Packer(dictionary)
 
-    def _attempt_values(self, attempt: Attempt) -> tuple[Any, ...]:
-        packed, body = 0, None
-        if attempt.body is not None:
-            packed, body = self._packer.pack_body(self._redact(attempt.body))
+    def _attempt_rows(self, attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:
+        bodies = [None if attempt.body is None else self._redact(attempt.body) for attempt in attempts]
+        packed = self._packer.pack_bodies(bodies)
+        return [self._attempt_values(attempt, *body) for attempt, body in zip(attempts, packed, strict=True)]
+
+    def _attempt_values(self, attempt: Attempt, packed: int, body: bytes | None) -> tuple[Any, ...]:
         error = attempt.error
         first = attempt.index << 16
         return (
@@ -298,7 +300,12 @@ class Writer:
             attempt.output_tokens,
         )
 
-    def _row_values(self, outcome: Outcome) -> tuple[Any, ...]:
+    def _outcome_rows(self, outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+        answers = [None if outcome.answer is None else self._redact(outcome.answer) for outcome in outcomes]
+        packed = self._packer.pack_answers(answers)
+        return [self._row_values(outcome, answer) for outcome, answer in zip(outcomes, packed, strict=True)]
+
+    def _row_values(self, outcome: Outcome, answer: bytes | None) -> tuple[Any, ...]:
         endpoint = outcome.endpoint
         return (
             outcome.index,
@@ -306,7 +313,7 @@ class Writer:
             self._version if endpoint is None else self._versions.get(endpoint, self._version),
             None if endpoint is None else self._lane(endpoint, outcome.model or ""),
             outcome.attempts,
-            None if outcome.answer is None else self._packer.pack_answer(self._redact(outcome.answer)),
+            answer,
             None if outcome.error is None else self._clean(outcome.error),
             *outcome[7:11],
             None if outcome.reasoning is None else self._clean(outcome.reasoning),
