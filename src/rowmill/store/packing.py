@@ -12,7 +12,7 @@ import zstandard
 PLAIN, PACKED, PACKED_WITH_DICTIONARY = 0, 1, 2
 SMALLEST_BYTES = 64
 DICTIONARY_BYTES = 16_384
-LEVEL = 1  # of replies, which are small: higher levels gain a few per cent and cost twice the time
+LEVEL = 3  # of replies and answers: with a dictionary it takes as long as level 1 and gives a seventh less
 
 
 class Packer:

@@ -106,8 +106,7 @@ class Writer:
                 raise self._error
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            self._urgent.set()
-            self._something.set()
+            self._hurry()
             await waiter
 
     def submit(self, task: Task) -> Future[Any]:
@@ -145,6 +144,12 @@ class Writer:
     def _count(self) -> None:
         self._replies += 1
         if self._replies == COMMIT_REPLIES:
+            self._urgent.set()
+        if not self._something.is_set():
+            self._something.set()
+
+    def _hurry(self) -> None:
+        if not self._urgent.is_set():
             self._urgent.set()
         if not self._something.is_set():
             self._something.set()
@@ -255,6 +260,8 @@ class Writer:
 
     def _committed(self, replies: int) -> None:
         self._replies -= replies
+        if self._replies >= COMMIT_REPLIES:  # they came while this commit was written
+            self._hurry()
         if not self.full() or self._error is not None:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
