@@ -55,9 +55,9 @@ SCENARIOS = (
         {
             "openai_gather": 1500,
             "aiohttp_gather": 8000,
-            "langchain_abatch": 600,
+            "langchain_abatch": 400,
             "litellm_gather": 400,
-            "async_batch_llm_store": 1000,
+            "async_batch_llm_store": 600,
             "flexllm_batch": 4000,
         },
     ),
@@ -66,7 +66,7 @@ SCENARIOS = (
         2000,
         200,
         120_000,
-        {"openai_gather": 4000, "aiohttp_gather": 20_000, "flexllm_batch": 6000},
+        {"openai_gather": 3000, "aiohttp_gather": 20_000, "flexllm_batch": 6000},
     ),
     Scenario("1,000 in flight, 200 ms, TLS", 1000, 200, 60_000, {}, tls=True, limit=False),
 )

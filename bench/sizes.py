@@ -23,7 +23,10 @@ STARTS = 7
 
 def main() -> None:
     """Peaks of memory at both sizes, then resume and exports of the larger; about five minutes."""
-    found: dict[str, Any] = {"import_ms": _start_ms("-c", "import rowmill"), "help_ms": _start_ms("-m", "rowmill", "--help")}
+    found: dict[str, Any] = {
+        "import_ms": _start_ms("-c", "import rowmill"),
+        "help_ms": _start_ms("-m", "rowmill", "--help"),
+    }
     print(f"import {found['import_ms']:.0f} ms, --help {found['help_ms']:.0f} ms", flush=True)
     with neutral() as server, tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -26,4 +26,3 @@ def report(ask: Ask) -> None:
     cpu_us = (usage.ru_utime + usage.ru_stime) / requests * 1e6
     shown = {"answers": answers, "per_s": answers / seconds, "cpu_us": cpu_us, "peak_mb": usage.ru_maxrss / 1024}
     print(json.dumps(shown))
-

@@ -5,8 +5,8 @@ import os
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # nothing is fetched from elsewhere
 
-import litellm  # noqa: E402
-from asked import report  # noqa: E402
+import litellm
+from asked import report
 
 
 async def ask(url: str, prompts: list[str], in_flight: int) -> int:
