@@ -15,7 +15,7 @@ help:
 	@echo "make demo    label the bundled reviews with the embedded model (installs into .venv first)"
 	@echo "make test    run the tests"
 	@echo "make check   lint, types, layers"
-	@echo "make bench   measure speed and memory"
+	@echo "make bench   measure speed and memory beside peers (needs nginx with Lua and wrk; about 15 minutes)"
 	@echo "make lock    compile requirements/*.txt anew"
 	@echo "make clean   take .venv and caches away"
 

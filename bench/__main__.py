@@ -1,8 +1,45 @@
-"""`make bench`."""
+"""`make bench`, or `python -m bench NAME ...` for some measurements only; `report` writes what is kept anew.
+
+race        Rowmill, its peers and the limit against one neutral server (about eight minutes)
+sizes       memory, run file, resume and export of a million rows; starting up (about five minutes)
+report      docs/benchmarks.md and its plots from what was measured last
+flames      docs/hot-path.svg: where the time of the hot path goes
+transports  both transports against the simulator
+limits      rates, outages and queues, held to the simulator's counters (about ten minutes)
+"""
 
 from __future__ import annotations
 
-from bench.engine import main
+import argparse
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from bench import flames, limits, race, report, sizes, transports
+
+USUAL = ("race", "sizes", "report")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures speed and memory.")
+    parser.add_argument(
+        "names", nargs="*", help="race, sizes, report, flames, transports, limits; without: the first 3"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the race, of which medians are taken")
+    asked = parser.parse_args()
+    table: Mapping[str, Callable[[], None]] = {
+        "race": partial(race.main, asked.rounds),
+        "sizes": sizes.main,
+        "report": report.main,
+        "flames": flames.main,
+        "transports": transports.main,
+        "limits": limits.main,
+    }
+    unknown = [name for name in asked.names if name not in table]
+    if unknown:
+        parser.error(f"{', '.join(unknown)} is none of {', '.join(table)}")
+    for name in asked.names or USUAL:
+        table[name]()
+
 
 if __name__ == "__main__":
     main()

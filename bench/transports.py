@@ -84,6 +84,7 @@ def serving(load: Load) -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
+    allow_descriptors()
     for number, load in enumerate(LOADS):
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLE}
         with serving(load) as (url, ca_file):
@@ -112,5 +113,4 @@ if __name__ == "__main__":
         name, number, url, ca_file = sys.argv[1:]
         print(json.dumps(uvloop.run(send_all(name, url, LOADS[int(number)], ca_file or None))))
     else:
-        allow_descriptors()
         main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from rowmill.events import Event
@@ -79,7 +79,9 @@ class Source(Protocol):
 class Transport(Protocol):
     """HTTP: request bytes in, status, headers and body out.  Holds connections; closed by its owner."""
 
-    async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
+    def send(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> Coroutine[Any, Any, RawReply | Failure]:
         """POST `body`.  `timeout_s` covers connecting, sending and the whole reply.
 
         Never raises for anything the network does: UNREACHABLE (nothing was sent), RESET, TIMEOUT, TLS and
@@ -92,7 +94,7 @@ class Transport(Protocol):
 class Provider(Protocol):
     """Speaks one API's dialect over a transport, or calls a function."""
 
-    async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+    def send(self, request: Request, timeout_s: float) -> Coroutine[Any, Any, RawReply | Failure]:
         """Sends one request.  Any HTTP status is a RawReply; only the network's faults are Failures."""
 
     def read(self, raw: RawReply) -> Reply | Failure:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rowmill.answers import Fallback
 from rowmill.errors import FailureKind
@@ -128,8 +129,7 @@ class Wait:
     repair: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """The row has ended with this status.  `refusal` names what a whole job would be refused for alike."""
 
     status: Status

@@ -256,3 +256,21 @@ def test_secrets_are_taken_out_of_replies_answers_and_errors(path: Path) -> None
     )
     writer.close(None)
     assert b"secret" not in path.read_bytes() + b"".join(p.read_bytes() for p in path.parent.glob("*wal"))
+
+
+def test_long_answers_are_stored_packed_and_read_back_as_they_were(path: Path) -> None:
+    texts = [f"{number} " + "word " * 40 for number in range(4)]
+    session(path, chunks_of(texts))
+    connection = connections.reader(path)
+    sizes = [size for (size,) in connection.execute("SELECT length(answer) FROM rows")]
+    connection.close()
+    assert max(sizes) < 100
+    assert answers(path) == [(text, f"answer to {text}") for text in texts]
+
+
+def test_a_reader_opened_before_the_first_reply_reads_packed_answers(path: Path) -> None:
+    reader = RunFileReader(path)
+    session(path, chunks_of(["word " * 40]))
+    stored = [one.answer for _, outcomes in reader.outcomes() for one in outcomes if one is not None]
+    reader.close()
+    assert stored == [json.dumps({"answer": "answer to " + "word " * 40}).encode()]

@@ -40,15 +40,19 @@ class RateGate:
         self._nap: asyncio.Future[None] | None = None
         self._until_s: float | None = None
 
-    async def reserve(self, state: RowState, may_go: Callable[[], bool]) -> bool:
-        """Waits until the quota has room; false as soon as `may_go` turns false, with nothing held."""
+    def reserve_now(self, state: RowState) -> bool:
+        """Reserves where the quota has room and nobody waits for it."""
         if state.need is None:
             assert state.request is not None
             state.request_bytes = request_bytes(state.request)
             state.need = self._estimate.need(
                 state.request_bytes, max_tokens_of(state.request), self._limiter.limits.tokens_per_min
             )
-        if not self._turn.locked() and self._try(state) is None:
+        return not self._turn.locked() and self._try(state) is None
+
+    async def reserve(self, state: RowState, may_go: Callable[[], bool]) -> bool:
+        """Waits until the quota has room; false as soon as `may_go` turns false, with nothing held."""
+        if self.reserve_now(state):
             return True
         async with self._turn:
             while may_go():

@@ -122,6 +122,10 @@ class Lane:
         """Lets a row wait for `delay_s` without holding a slot."""
         heapq.heappush(self._heap, (self._clock.now() + delay_s, next(self._order), state))
 
+    def may_send_now(self, state: RowState) -> bool:
+        """Whether the lane's rates have room at once, which is then reserved."""
+        return self.gate.reserve_now(state)
+
     async def may_send(self, state: RowState) -> bool:
         """Waits for the lane's rates; false where the lane meanwhile must not send: the step goes back."""
         return await self.gate.reserve(state, self._is_open)

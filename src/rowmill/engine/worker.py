@@ -79,7 +79,7 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done | Non
         state.reserved_usd = _worst_usd(lane, desk, state)
         if not await desk.purse.admit(state.reserved_usd):
             return None
-        if not await lane.may_send(state):
+        if not (lane.may_send_now(state) or await lane.may_send(state)):
             desk.purse.give_back(state.reserved_usd)
             return Wait(0.0, BLOCKED)
     sent_at = desk.clock.wall()

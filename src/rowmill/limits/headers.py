@@ -36,6 +36,8 @@ MARKS = (
 )
 LONGEST_WINDOW_S = 61.0
 
+_MARKS = frozenset(MARKS)
+
 _NUMBER = re.compile(r"\s*(\d{1,15})(?:\.\d*)?\s*")
 _WINDOW = re.compile(r";\s*w\s*=\s*(\d{1,9})")
 _QUOTA = re.compile(r"(?:;\s*q|\blimit)\s*=\s*(\d{1,15})")
@@ -102,7 +104,7 @@ _UNKNOWN = _Figure()
 
 
 class Announcements:
-    """Tells a lane when the announced limits have changed; about 1 µs for every other reply."""
+    """Tells a lane when the announced limits have changed; cheap for every other reply."""
 
     def __init__(self, dialect: str | None = None) -> None:
         self._dialect = dialect
@@ -110,6 +112,8 @@ class Announcements:
 
     def changed(self, headers: Mapping[str, str], now: float) -> Limits | None:
         """The limits that these headers announce, None where they are as before; see `announced`."""
+        if _MARKS.isdisjoint(headers):
+            return None
         seen = tuple(map(headers.get, MARKS))
         if seen == self._seen:
             return None

@@ -178,13 +178,12 @@ class RateLimiter:
         return max(longest_s, SHORTEST_WAIT_S)
 
     def _correct(self, held: Reservation, amounts: Sequence[int], now: float) -> None:
-        self._window.advance(now)
-        for place, (before, after) in enumerate(zip(held.amounts, amounts, strict=True)):
-            if before != after:
-                self._window.correct(held.bucket, place, after - before)
-                schedule = self._schedules[place]
-                if schedule.limits:
-                    schedule.correct(after - before)
+        window, before = self._window, held.amounts
+        window.advance(now)
+        window.replace(held.bucket, before, amounts)
+        for place, schedule in self._limiting:
+            if before[place] != amounts[place]:
+                schedule.correct(amounts[place] - before[place])
         held.amounts = amounts
 
     def _use_learned(self, place: int, now: float) -> None:

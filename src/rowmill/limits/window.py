@@ -47,11 +47,15 @@ class Window:
                 used[place] += amount
         return newest
 
-    def correct(self, bucket: int, place: int, change: int) -> None:
-        """Changes what was added to a bucket; without effect once that is forgotten."""
+    def replace(self, bucket: int, before: Sequence[int], after: Sequence[int]) -> None:
+        """Changes amounts that were added to a bucket; without effect once that is forgotten."""
         if bucket > self._newest - KEPT:
-            self._buckets[bucket % KEPT][place] += change
-            self.used[place] += change
+            sums, used = self._buckets[bucket % KEPT], self.used
+            for place, amount in enumerate(after):
+                if amount != before[place]:
+                    change = amount - before[place]
+                    sums[place] += change
+                    used[place] += change
 
     def falls_to_s(self, place: int, amount: float, now: float) -> float:
         """Seconds until `used` is at most `amount` if nothing is added."""

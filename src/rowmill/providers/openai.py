@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,7 @@ from rowmill.providers.post import Post
 from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from rowmill.ports import Transport
     from rowmill.providers.presets import ResolvedEndpoint
@@ -47,9 +48,9 @@ class OpenAIProvider:
         self._tail = b""
         self._tail_params: Mapping[str, object] | None = None
 
-    async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+    def send(self, request: Request, timeout_s: float) -> Coroutine[Any, Any, RawReply | Failure]:
         """See `ports.Provider`."""
-        return await self._post.send(self.body(request), timeout_s)
+        return self._post.send(self.body(request), timeout_s)
 
     def body(self, request: Request) -> bytes:
         """The bytes that are sent for a request."""
@@ -117,6 +118,7 @@ class _Chat(msgspec.Struct):
 
 
 _CHATS = msgspec.json.Decoder(_Chat)
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_completion(raw: RawReply) -> Reply | Failure:
@@ -170,8 +172,8 @@ def _usage(read: Any) -> Usage:
         return NO_USAGE
     of_input = read.get("prompt_tokens_details")
     of_output = read.get("completion_tokens_details")
-    of_input = of_input if isinstance(of_input, dict) else {}
-    of_output = of_output if isinstance(of_output, dict) else {}
+    of_input = of_input if type(of_input) is dict else _NOTHING
+    of_output = of_output if type(of_output) is dict else _NOTHING
     cached = of_input.get("cached_tokens", read.get("prompt_cache_hit_tokens", read.get("cached_tokens")))
     return Usage(
         _count(read.get("prompt_tokens")),
@@ -184,9 +186,9 @@ def _usage(read: Any) -> Usage:
 
 def _count(value: object) -> int | None:
     """A number of tokens; None for anything that cannot be one."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if 0 <= value < 1e12 else None
+    if type(value) is int or type(value) is float:  # what JSON is decoded to; true is neither
+        return int(value) if 0 <= value < 1e12 else None
+    return None
 
 
 def _why_unreadable(raw: RawReply, fault: Exception) -> str:

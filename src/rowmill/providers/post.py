@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from rowmill.ports import Transport
 from rowmill.providers.credentials import Credentials, redact
@@ -18,8 +20,13 @@ class Post:
     endpoint: ResolvedEndpoint
     credentials: Credentials
 
-    async def send(self, body: bytes, timeout_s: float) -> RawReply | Failure:
+    def send(self, body: bytes, timeout_s: float) -> Coroutine[Any, Any, RawReply | Failure]:
         """See `ports.Transport.send`.  Keys that the server echoes are taken out of the reply."""
+        if self.credentials.secrets:
+            return self._send_cleaned(body, timeout_s)
+        return self.transport.send(self.endpoint.url, self.credentials.headers, body, timeout_s)
+
+    async def _send_cleaned(self, body: bytes, timeout_s: float) -> RawReply | Failure:
         credentials = self.credentials
         raw = await self.transport.send(self.endpoint.url, credentials.headers, body, timeout_s)
         if isinstance(raw, Failure):

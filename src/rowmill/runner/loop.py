@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from rowmill.errors import StopReason
+from rowmill.runner.collector import rare_collections
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     def body() -> None:
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with rare_collections(), asyncio.Runner(loop_factory=_new_loop) as runner:
                 results.append(runner.run(main()))
         except BaseException as error:  # carried over to the calling thread
             errors.append(error)

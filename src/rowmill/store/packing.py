@@ -1,16 +1,18 @@
 """Compression of what the run file keeps: chunks of input, and raw replies with a shared dictionary.
 
-Replies of one server are alike, so the first one serves as the dictionary of all: it takes them to about a tenth.
+Replies of one server are alike, so the first ones serve as the dictionary of all: it takes them to a tenth or a fifth.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import zstandard
 
 PLAIN, PACKED, PACKED_WITH_DICTIONARY = 0, 1, 2
 SMALLEST_BYTES = 64
 DICTIONARY_BYTES = 16_384
-LEVEL = 1  # of replies, which are small: higher levels gain a few per cent and cost twice the time
+LEVEL = 3  # of replies and answers: with a dictionary it takes as long as level 1 and gives a seventh less
 
 
 class Packer:
@@ -36,13 +38,22 @@ class Packer:
         """Raises zstandard.ZstdError when the bytes are damaged."""
         return self._expander.decompress(packed)
 
-    def pack_body(self, body: bytes) -> tuple[int, bytes]:
-        """How it is packed, and the bytes."""
-        if len(body) < SMALLEST_BYTES:
-            return PLAIN, body
+    def pack_bodies(self, bodies: Sequence[bytes | None]) -> list[tuple[int, bytes | None]]:
+        """How each is packed, and its bytes."""
+        how, compressor = PACKED, self._plain
         if self._with_dictionary is not None:
-            return PACKED_WITH_DICTIONARY, self._with_dictionary.compress(body)
-        return PACKED, self._plain.compress(body)
+            how, compressor = PACKED_WITH_DICTIONARY, self._with_dictionary
+        packed = _pack_long(compressor, bodies)
+        return [(PLAIN if after is before else how, after) for before, after in zip(bodies, packed, strict=True)]
+
+    def pack_answers(self, answers: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Answers' JSON objects, packed where that pays; what is packed does not begin with a brace."""
+        return answers if self._with_dictionary is None else _pack_long(self._with_dictionary, answers)
+
+    def unpack_answer(self, stored: bytes) -> bytes:
+        """Of what `pack_answers` packed; raises zstandard.ZstdError when the bytes are damaged."""
+        assert self._dictionary_expander is not None
+        return self._dictionary_expander.decompress(stored)
 
     def unpack_body(self, packed: int, body: bytes) -> bytes:
         if packed == PLAIN:
@@ -51,3 +62,18 @@ class Packer:
             return self._expander.decompress(body)
         assert self._dictionary_expander is not None
         return self._dictionary_expander.decompress(body)
+
+
+def _pack_long(compressor: zstandard.ZstdCompressor, parts: Sequence[bytes | None]) -> list[bytes | None]:
+    """Packs what is not short; the others stay the same objects.
+
+    All in one call: compressing gives the interpreter's lock away, and with thousands of requests in flight it
+    takes milliseconds to get it back.
+    """
+    packed = list(parts)
+    long = [(place, part) for place, part in enumerate(parts) if part is not None and len(part) >= SMALLEST_BYTES]
+    if long:
+        frames = compressor.multi_compress_to_buffer([part for _, part in long])
+        for number, (place, _) in enumerate(long):
+            packed[place] = frames[number].tobytes()
+    return packed

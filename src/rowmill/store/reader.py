@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import zstandard
+
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.packing import Packer
+
+STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
 
 OUTCOMES = """
 SELECT r.id, coalesce(d.status, r.status), coalesce(d.answer, r.answer), coalesce(d.error, r.error), l.endpoint,
@@ -222,6 +226,7 @@ class RunFileReader:
                     after = stored.id
                     found = self._connection.execute(OUTCOMES, (stored.id, stored.last)).fetchall()
                 chunk = chunktable.load_chunk(stored, self._packer)
+                by_index = {row[0]: self._outcome(row) for row in found}
             except RunFileError:
                 self.lost_chunks += 1
                 if not salvage:
@@ -231,8 +236,18 @@ class RunFileReader:
                     return
                 after = damaged
                 continue
-            by_index = {row[0]: Outcome(row[0], Status(row[1]), *row[2:]) for row in found}
             yield chunk, [by_index.get(index) for index in chunk.indices]
+
+    def _outcome(self, row: tuple[Any, ...]) -> Outcome:
+        index, status, answer, *rest = row
+        if answer is not None and not answer.startswith(b"{"):
+            if self._packer.dictionary is None:  # it came after this reader was opened
+                self._packer = Packer(meta.dictionary(self._connection))
+            try:
+                answer = self._packer.unpack_answer(answer)
+            except zstandard.ZstdError as error:
+                raise RunFileError(f"the answer of row {index} of the run file is damaged ({error})") from None
+        return Outcome(index, STATUSES[status], answer, *rest)
 
     def _id_after(self, after: int) -> int | None:
         """The id before the next readable chunk, found without reading the damaged one."""

@@ -37,7 +37,8 @@ CREATE TABLE lanes (
 
 -- How rows ended.  A row of the input that is not here is pending, and so is one whose requeued is not 0
 -- (1: to be sent again, 2: its stored reply to be read again).  Rows that left the input have negative indices
--- and keep their key, so that they are found again if they come back.
+-- and keep their key, so that they are found again if they come back.  answer is a JSON object as it is, or zstd
+-- with the dictionary in meta where it does not begin with a brace.
 CREATE TABLE rows (
     id            INTEGER PRIMARY KEY,
     status        TEXT NOT NULL,

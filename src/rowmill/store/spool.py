@@ -151,8 +151,12 @@ class Spool:
             "FROM attempts WHERE id > ? AND id < ? ORDER BY id",
             (first << 16, (last + 1) << 16),
         ).fetchall()
+        chunk = chunktable.load_chunk(stored, packer)
+        if len(offsets) < len(chunk):
+            chunk = chunk.take(offsets)
+        if not history and not chunk.faults:
+            return list(map(Row, chunk.indices, chunk.values(self._rules.value_names)))
         unread, lane_failures, spent = history_of(history, states, packer)
-        chunk = chunktable.load_chunk(stored, packer).take(offsets)
         return [
             Row(
                 index,

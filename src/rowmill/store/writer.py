@@ -107,8 +107,7 @@ class Writer:
                 raise self._error
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            self._urgent.set()
-            self._something.set()
+            self._hurry()
             await waiter
 
     def submit(self, task: Task) -> Future[Any]:
@@ -146,6 +145,12 @@ class Writer:
     def _count(self) -> None:
         self._replies += 1
         if self._replies == COMMIT_REPLIES:
+            self._urgent.set()
+        if not self._something.is_set():
+            self._something.set()
+
+    def _hurry(self) -> None:
+        if not self._urgent.is_set():
             self._urgent.set()
         if not self._something.is_set():
             self._something.set()
@@ -203,9 +208,9 @@ class Writer:
         if attempts:
             self._learn_dictionary(attempts)
             repeated = len({attempt.index for attempt in attempts}) < len(attempts)
-            self._insert(INSERT_ATTEMPT, ATTEMPT_VALUES, [self._attempt_values(a) for a in attempts], repeated)
+            self._insert(INSERT_ATTEMPT, ATTEMPT_VALUES, self._attempt_rows(attempts), repeated)
         if outcomes:
-            self._insert(INSERT_ROW, ROW_VALUES, [self._row_values(o) for o in outcomes], repeated=False)
+            self._insert(INSERT_ROW, ROW_VALUES, self._outcome_rows(outcomes), repeated=False)
         if self.snapshot is not None and self.session_id is not None:
             self._write_session(self.snapshot())
         if outcomes and self._seal_stands:
@@ -259,6 +264,8 @@ class Writer:
 
     def _committed(self, replies: int) -> None:
         self._replies -= replies
+        if self._replies >= COMMIT_REPLIES:  # they came while this commit was written
+            self._hurry()
         if not self.full() or self._error is not None:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
@@ -268,17 +275,23 @@ class Writer:
     def _learn_dictionary(self, attempts: Sequence[Attempt]) -> None:
         if self._packer.dictionary is not None:
             return
+        samples: list[bytes] = []
+        room = DICTIONARY_BYTES
         for attempt in attempts:
-            if attempt.kind is None and attempt.body and len(attempt.body) <= DICTIONARY_BYTES:
-                dictionary = self._redact(attempt.body)
-                meta.put_dictionary(self._connection, dictionary)
-                self._packer = Packer(dictionary)
-                return
+            if attempt.kind is None and attempt.body and len(attempt.body) <= room:
+                samples.append(self._redact(attempt.body))
+                room -= len(attempt.body)
+        if samples:
+            dictionary = b"".join(samples)
+            meta.put_dictionary(self._connection, dictionary)
+            self._packer = Packer(dictionary)
 
-    def _attempt_values(self, attempt: Attempt) -> tuple[Any, ...]:
-        packed, body = 0, None
-        if attempt.body is not None:
-            packed, body = self._packer.pack_body(self._redact(attempt.body))
+    def _attempt_rows(self, attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:
+        bodies = [None if attempt.body is None else self._redact(attempt.body) for attempt in attempts]
+        packed = self._packer.pack_bodies(bodies)
+        return [self._attempt_values(attempt, *body) for attempt, body in zip(attempts, packed, strict=True)]
+
+    def _attempt_values(self, attempt: Attempt, packed: int, body: bytes | None) -> tuple[Any, ...]:
         error = attempt.error
         first = attempt.index << 16
         return (
@@ -299,7 +312,12 @@ class Writer:
             attempt.cost_usd,
         )
 
-    def _row_values(self, outcome: Outcome) -> tuple[Any, ...]:
+    def _outcome_rows(self, outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+        answers = [None if outcome.answer is None else self._redact(outcome.answer) for outcome in outcomes]
+        packed = self._packer.pack_answers(answers)
+        return [self._row_values(outcome, answer) for outcome, answer in zip(outcomes, packed, strict=True)]
+
+    def _row_values(self, outcome: Outcome, answer: bytes | None) -> tuple[Any, ...]:
         endpoint = outcome.endpoint
         return (
             outcome.index,
@@ -307,7 +325,7 @@ class Writer:
             self.version if endpoint is None else self._versions.get(endpoint, self.version),
             None if endpoint is None else self._lane(endpoint, outcome.model or ""),
             outcome.attempts,
-            None if outcome.answer is None else self._redact(outcome.answer),
+            answer,
             None if outcome.error is None else self._clean(outcome.error),
             *outcome[7:11],
             None if outcome.reasoning is None else self._clean(outcome.reasoning),

@@ -1,0 +1,38 @@
+"""A flame graph of the hot path, by py-spy from the peers' environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.command import environment, write_reviews
+from bench.neutral import neutral
+from bench.race import SCENARIOS, peers_python
+from bench.results import ROOT
+from bench.transports import allow_descriptors
+
+
+def main() -> None:
+    """Writes docs/hot-path.svg."""
+    allow_descriptors()
+    scenario = SCENARIOS[0]
+    spy = peers_python().with_name("py-spy")
+    with neutral() as server, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_reviews(folder / "in.csv", scenario.rows)
+        picture = ["-f", "flamegraph", "-o", str(ROOT / "docs" / "hot-path.svg"), "-r", "200"]
+        asked = ["-p", "Label this review: {{ text }}", "-m", "bench", "--url", server.url(scenario.delay_ms)]
+        run = [
+            sys.executable,
+            "-m",
+            "rowmill",
+            "run",
+            "in.csv",
+            *asked,
+            "--in-flight",
+            str(scenario.in_flight),
+            "--quiet",
+        ]
+        subprocess.run([str(spy), "record", *picture, "--", *run], check=True, cwd=folder, env=environment())
