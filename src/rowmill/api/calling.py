@@ -10,9 +10,9 @@ from rowmill.api.frames import read_frame
 from rowmill.api.options import CallOptions, check_names, make_job
 from rowmill.api.result import named_statuses
 from rowmill.api.running import chosen_on_change, observers, raise_signal
-from rowmill.errors import JobError, RowError, StoppedError, StopReason
-from rowmill.records import GOOD, Outcome
-from rowmill.runner.calling import Called, Calls, Target
+from rowmill.errors import JobError, StoppedError, StopReason
+from rowmill.records import GOOD
+from rowmill.runner.calling import Called, Calls, Target, error_of
 from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
 from rowmill.runner.mapping import MapRules, amap_rows, map_rows
 
@@ -48,7 +48,7 @@ def call_rows(rows: Any, call: Any, options: Mapping[str, Any]) -> list[Any]:
     if options.get("run_file") is None:
         calls = Calls([target], items, observers=observers(options))
         return collected(run_calls(calls), on_error)
-    stored = _Stored(target, items, options)
+    stored = StoredCalls(target, items, options)
     ended = map_rows(stored.prepare, stored.rules, observers(options))
     return stored.collected(ended, on_error)
 
@@ -60,7 +60,7 @@ async def acall_rows(rows: Any, call: Any, options: Mapping[str, Any]) -> list[A
     if options.get("run_file") is None:
         calls = Calls([target], items, observers=observers(options))
         return collected(await until_stopped(calls.execute(), calls.stop), on_error)
-    stored = _Stored(target, items, options)
+    stored = StoredCalls(target, items, options)
     ended = await amap_rows(stored.prepare, stored.rules, observers(options))
     return await in_thread(stored.collected, ended, on_error)
 
@@ -92,12 +92,6 @@ def collected(called: Called, on_error: str) -> list[Any]:
     return [errors[index] if index in errors else values[index] for index in range(called.rows)]
 
 
-def error_of(outcome: Outcome, errors: Mapping[int, Exception]) -> Exception:
-    """The exception of a row that ended badly; of an earlier session only its words are left."""
-    found = errors.get(outcome.index)
-    return found if found is not None else RowError(outcome.error or "", outcome.index, outcome.status.value)
-
-
 def items_of(rows: Any) -> Iterable[Any]:
     """The rows one by one; those of a frame as dicts."""
     frame = read_frame(rows)
@@ -111,7 +105,7 @@ def items_of(rows: Any) -> Iterable[Any]:
     return rows
 
 
-class _Stored:
+class StoredCalls:
     """One call of `map` with a run file."""
 
     def __init__(self, target: Target, items: Iterable[Any], options: Mapping[str, Any]) -> None:

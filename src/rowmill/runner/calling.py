@@ -14,14 +14,13 @@ from rowmill.engine.lane import Lane, LaneConfig
 from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
-from rowmill.errors import StopReason
+from rowmill.errors import RowError, StopReason
 from rowmill.job import Job
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row
 from rowmill.runner.loop import SystemClock
-from rowmill.runner.session import most_in_flight
 from rowmill.steps import RetryRules
 
 ITEM = "item"
@@ -46,8 +45,7 @@ class Target:
 
     def provider(self, outlet: Outlet) -> CallableProvider:
         """The function as a provider."""
-        most = most_in_flight(in_flight_of(self.job))
-        return CallableProvider(self.function, outlet, most=most, by_status=self.by_status)
+        return CallableProvider(self.function, outlet, most=in_flight_of(self.job), by_status=self.by_status)
 
 
 @dataclass(slots=True)
@@ -109,9 +107,18 @@ class Calls:
         self._observers = observers
         self._memory = _Memory(ended)
         self._values: dict[int, Any] = {}
+        self._outlet = Outlet(self._keep, {})
         self._rows = 0
         self._run: Run | None = None
         self._stopped: StopReason | None = None
+
+    def value(self, index: int) -> Any:
+        """What the call of a row that has ended well returned."""
+        return self._values[index]
+
+    def error(self, outcome: Outcome) -> Exception:
+        """What a row that has ended badly raised."""
+        return error_of(outcome, self._outlet.errors)
 
     def stop(self, reason: StopReason) -> None:
         """Asks the calls to end; a second time drops what is in flight."""
@@ -130,7 +137,7 @@ class Calls:
         self._run = run = Run(rules, feed, self._memory, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
-        outlet = Outlet(self._keep, {})
+        outlet = self._outlet
         providers = [target.provider(outlet) for target in self._targets]
         for target, provider in zip(self._targets, providers, strict=True):
             run.lanes.append(self._lane(target, provider, feed, clock, run))
@@ -145,7 +152,7 @@ class Calls:
 
     def _lane(self, target: Target, provider: Provider, feed: Feed, clock: SystemClock, run: Run) -> Lane:
         spec = target.job.endpoints[0]
-        most = most_in_flight(in_flight_of(target.job))
+        most = in_flight_of(target.job)
         config = LaneConfig(target.name, target.name, most, most, target.job.timeout_s, target.job.max_outage_s)
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
@@ -160,6 +167,12 @@ class Calls:
         while piece := [Row(n, {ITEM: item}) for n, item in enumerate(islice(items, ROWS_PER_PIECE), self._rows)]:
             self._rows += len(piece)
             yield piece
+
+
+def error_of(outcome: Outcome, errors: Mapping[int, Exception]) -> Exception:
+    """The exception of a row that ended badly; of an earlier session only its words are left."""
+    found = errors.get(outcome.index)
+    return found if found is not None else RowError(outcome.error or "", outcome.index, outcome.status.value)
 
 
 def in_flight_of(job: Job) -> int:

@@ -1,0 +1,1 @@
+"""Rowmill inside other libraries; each module needs its library installed."""
