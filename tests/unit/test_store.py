@@ -18,6 +18,7 @@ from rowmill.records import Attempt, Outcome, Row, Status
 from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock
+from rowmill.store.packing import DICTIONARY_BYTES
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
@@ -258,19 +259,44 @@ def test_secrets_are_taken_out_of_replies_answers_and_errors(path: Path) -> None
     assert b"secret" not in path.read_bytes() + b"".join(p.read_bytes() for p in path.parent.glob("*wal"))
 
 
-def test_long_answers_are_stored_packed_and_read_back_as_they_were(path: Path) -> None:
-    texts = [f"{number} " + "word " * 40 for number in range(4)]
-    session(path, chunks_of(texts))
+def fill_dictionary(path: Path) -> int:
+    """Answers so many rows that the dictionary of replies is learned; their number."""
+    rows = DICTIONARY_BYTES // 1000 + 4
+    session(path, chunks_of([f"{number} " + "word " * 200 for number in range(rows)]))
+    return rows
+
+
+def test_answers_are_stored_packed_once_the_dictionary_is_learned(path: Path) -> None:
+    rows = fill_dictionary(path)
+    more = [f"{number} " + "word " * 200 for number in range(rows + 4)]
+    session(path, chunks_of(more))
     connection = connections.reader(path)
-    sizes = [size for (size,) in connection.execute("SELECT length(answer) FROM rows")]
+    sizes = [size for (size,) in connection.execute("SELECT length(answer) FROM rows WHERE id >= ?", (rows,))]
     connection.close()
     assert max(sizes) < 100
-    assert answers(path) == [(text, f"answer to {text}") for text in texts]
+    assert answers(path) == [(text, f"answer to {text}") for text in more]
 
 
-def test_a_reader_opened_before_the_first_reply_reads_packed_answers(path: Path) -> None:
+def test_a_reader_opened_before_the_dictionary_was_learned_reads_packed_answers(path: Path) -> None:
     reader = RunFileReader(path)
-    session(path, chunks_of(["word " * 40]))
+    rows = fill_dictionary(path)
+    session(path, chunks_of([f"{number} " + "word " * 200 for number in range(rows + 1)]))
     stored = [one.answer for _, outcomes in reader.outcomes() for one in outcomes if one is not None]
     reader.close()
-    assert stored == [json.dumps({"answer": "answer to " + "word " * 40}).encode()]
+    assert stored[-1] == json.dumps({"answer": f"answer to {rows} " + "word " * 200}).encode()
+
+
+def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(path: Path) -> None:
+    rows = DICTIONARY_BYTES // 1000 + 4
+    texts = [f"{number} " + "word " * 200 for number in range(rows)]
+    session(path, chunks_of(texts), answer=0)
+    writer = Writer(path, bytes)
+    asyncio.run(_begin(writer))
+    writer.snapshot = dict  # a commit needs more of it
+    for index, text in enumerate(texts):
+        writer.save_attempt(attempt(index, f"reply to {text}"))
+        writer.save_outcome(outcome(index, f"answer to {text}"))
+    assert isinstance(writer.submit(lambda connection: None).exception(), KeyError)
+    writer.snapshot = None
+    writer.close("finished")
+    assert answers(path) == [(text, f"answer to {text}") for text in texts]

@@ -1,6 +1,7 @@
 """Compression of what the run file keeps: chunks of input, and raw replies with a shared dictionary.
 
-Replies of one server are alike, so the first ones serve as the dictionary of all: it takes them to a tenth or a fifth.
+Replies of one server are alike, so the first 16 KB of them serve as the dictionary of the rest, which it takes to a
+tenth or a fifth.
 """
 
 from __future__ import annotations

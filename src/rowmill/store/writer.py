@@ -73,6 +73,7 @@ class Writer:
         self._waiters: list[asyncio.Future[None]] = []
         self._connection = connections.writer(path)
         self._packer = Packer(meta.dictionary(self._connection))
+        self._sampled = b""
         self._lanes: dict[tuple[str, str], int] = {}
         self._versions: Mapping[str, int] = {}
         self.version = 0
@@ -177,12 +178,14 @@ class Writer:
         with self._swap:
             tasks, self._tasks = self._tasks, deque()
         done: list[tuple[Future[Any], Any]] = []
+        packer, lanes = self._packer, self._lanes.copy()
         self._error = None
         try:
             with connections.translated(self.path):
                 self._write(attempts, outcomes, tasks, done)
         except Exception as error:  # a full disk, damage or a bug: the run must hear of it and stop
             self._roll_back(error, tasks)
+            self._packer, self._lanes = packer, lanes  # a dictionary and lanes that were never committed
             self._outcomes.extendleft(reversed(outcomes))
             self._attempts.extendleft(reversed(attempts))
         else:
@@ -275,16 +278,14 @@ class Writer:
     def _learn_dictionary(self, attempts: Sequence[Attempt]) -> None:
         if self._packer.dictionary is not None:
             return
-        samples: list[bytes] = []
-        room = DICTIONARY_BYTES
         for attempt in attempts:
-            if attempt.kind is None and attempt.body and len(attempt.body) <= room:
-                samples.append(self._redact(attempt.body))
-                room -= len(attempt.body)
-        if samples:
-            dictionary = b"".join(samples)
-            meta.put_dictionary(self._connection, dictionary)
-            self._packer = Packer(dictionary)
+            if attempt.kind is not None or not attempt.body or len(attempt.body) > DICTIONARY_BYTES:
+                continue
+            if len(self._sampled) + len(attempt.body) > DICTIONARY_BYTES:
+                meta.put_dictionary(self._connection, self._sampled)
+                self._packer = Packer(self._sampled)
+                return
+            self._sampled += self._redact(attempt.body)
 
     def _attempt_rows(self, attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:
         bodies = [None if attempt.body is None else self._redact(attempt.body) for attempt in attempts]
