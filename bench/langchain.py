@@ -9,14 +9,16 @@ import asyncio
 import gc
 import statistics
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable
 
 from rowmill.integrations.langchain import RunnableBatch
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import Runnable
 
 MODEL = FakeListChatModel(responses=["yes"])
 CHAINS: dict[str, tuple[Runnable[Any, Any], Any]] = {
