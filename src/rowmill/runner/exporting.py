@@ -12,6 +12,7 @@ from rowmill.job import Job
 from rowmill.outputs import Batch, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome
+from rowmill.runner.collector import rare_collections
 from rowmill.runner.plan import columns_of
 from rowmill.sinks import check_writable, create_sink, format_of
 from rowmill.sinks.jsonl import JsonLinesFile
@@ -71,6 +72,7 @@ def export(
         reader.close()
 
 
+@rare_collections()
 def write_output(reader: RunFileReader, job: Job, target: str, form: str, *, salvage: bool = False) -> int:
     """Streams every finished row into `target`; returns how many rows that were."""
     schema: AnswerSchema | None = compile_schema(job.answer.schema_) if job.answer else None
