@@ -57,6 +57,8 @@ def main() -> None:
         resumed = f"A resume takes {sizes['resume_mb']:.0f} MB, an export {sizes['export_jsonl_mb']:.0f} MB (JSONL)"
         parts.append(f"{resumed} and {sizes['export_parquet_mb']:.0f} MB (Parquet).\n")
         parts.append("## Memory over time\n\n![Resident memory while rows run](memory.png)\n")
+    if (DOCS / "hot-path.svg").exists():
+        parts.append("## Where the time goes\n\n[Flame graph](hot-path.svg), made by `python -m bench flames`.\n")
     (DOCS / "benchmarks.md").write_text("\n".join(parts).rstrip() + "\n")
     _plot(race, sizes)
 
