@@ -68,7 +68,7 @@ SCENARIOS = (
         120_000,
         {"openai_gather": 3000, "aiohttp_gather": 20_000, "flexllm_batch": 6000},
     ),
-    Scenario("1,000 in flight, 200 ms, TLS", 1000, 200, 60_000, {}, tls=True, limit=False),
+    Scenario("1,000 in flight, 200 ms, TLS", 1000, 200, 100_000, {}, tls=True, limit=False),
 )
 
 

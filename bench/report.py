@@ -34,12 +34,15 @@ one client at a time. Each of {rounds} rounds measures all of them one after the
 are medians of the rounds' own ratios. Rowmill commits every reply to its run file and writes the output; its time is
 the run's, its processor time that of the whole command with start and output.
 
-Machine: {machine}.
+Machine: {machine}. More load than cores means that other work took its part of the machine, and that
+the figures are lower than an idle one's.
 """
 
 
 def main() -> None:
     race, sizes = kept("race"), kept("sizes")
+    if race is None and sizes is None:
+        raise SystemExit("nothing is measured yet: python -m bench race sizes")
     parts = [HEAD.format(rounds="?" if race is None else race["rounds"], machine=_machine(race, sizes))]
     lines = [*_race_lines(race), *_sizes_lines(sizes)]
     parts.append(
@@ -51,7 +54,11 @@ def main() -> None:
         parts.append("![Requests a second, logarithmic](benchmarks.png)\n")
         parts += [_scenario(scenario, race) for scenario in SCENARIOS]
     if sizes is not None:
+        resumed = f"A resume takes {sizes['resume_mb']:.0f} MB, an export {sizes['export_jsonl_mb']:.0f} MB (JSONL)"
+        parts.append(f"{resumed} and {sizes['export_parquet_mb']:.0f} MB (Parquet).\n")
         parts.append("## Memory over time\n\n![Resident memory while rows run](memory.png)\n")
+    if (DOCS / "hot-path.svg").exists():
+        parts.append("## Where the time goes\n\n[Flame graph](hot-path.svg), made by `python -m bench flames`.\n")
     (DOCS / "benchmarks.md").write_text("\n".join(parts).rstrip() + "\n")
     _plot(race, sizes)
 
@@ -114,7 +121,13 @@ def _scenario(scenario: Scenario, race: Mapping[str, Any]) -> str:
         rows.append((NAMES[who], f"{one['per_s']:,.0f}", times, peak))
     missing = [f"{NAMES[who]} failed: {why}" for who, why in race["failures"].items() if who in scenario.peers]
     table = _table(("who", "requests/s", "Rowmill does times", "peak MB"), rows)
-    return "\n".join([f"## {scenario.name}\n", table, *missing])
+    notes = [_most_words(scenario)] if scenario.delay_ms else []
+    return "\n".join([f"## {scenario.name}\n", *notes, table, *missing])
+
+
+def _most_words(scenario: Scenario) -> str:
+    most = scenario.in_flight / scenario.delay_ms * 1000
+    return f"Replies come after {scenario.delay_ms} ms, so {most:,.0f} requests/s are the most there can be.\n"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

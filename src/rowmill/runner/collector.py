@@ -1,4 +1,4 @@
-"""Holds Python's cycle collector back while an engine runs; must not know what runs."""
+"""Holds Python's cycle collector back while many rows pass through; must not know what is done with them."""
 
 from __future__ import annotations
 

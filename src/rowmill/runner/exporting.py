@@ -13,6 +13,7 @@ from rowmill.job import Job, apply_overrides
 from rowmill.outputs import Batch, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
+from rowmill.runner.collector import rare_collections
 from rowmill.runner.plan import columns_of
 from rowmill.runner.rereading import Reread
 from rowmill.sinks import check_writable, create_sink, format_of
@@ -80,6 +81,7 @@ def export(
         reader.close()
 
 
+@rare_collections()
 def write_output(
     reader: RunFileReader,
     job: Job,

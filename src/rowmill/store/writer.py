@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +224,10 @@ class Writer:
     def _insert(self, head: str, values: str, rows: list[tuple[Any, ...]], repeated: bool) -> None:
         """Inserts many rows by one statement, so that the interpreter's lock changes hands once, not once a row.
 
-        Invariant: rows of one statement do not see each other, so attempts of one row go one by one.
+        In the order of their ids, or pages are split all over and stay half empty.  Invariant: rows of one statement
+        do not see each other, so attempts of one row go one by one.
         """
+        rows.sort(key=itemgetter(0))
         size = 1 if repeated else STATEMENT_ROWS
         whole = len(rows) // size * size if size > 1 else 0
         many = head + ", ".join([values] * size)
