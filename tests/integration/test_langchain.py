@@ -48,6 +48,10 @@ def tagged(n: int, config: RunnableConfig) -> Any:
     return n, shown, config["recursion_limit"]
 
 
+def times(n: int, by: int = 1) -> int:
+    return n * by
+
+
 def chain() -> Runnable[Any, Any]:
     prompt = ChatPromptTemplate.from_template("say {n}")
     return prompt | RunnableLambda(lambda value: AIMessage(value.to_messages()[0].content)) | StrOutputParser()
@@ -101,7 +105,7 @@ CASES: dict[str, tuple[Made, tuple[Any, ...], dict[str, Any]]] = {
     "too many configs": (lambda: RunnableLambda(tagged), ([1], [{}, {}]), {}),
     "no config": (lambda: RunnableLambda(tagged), ([1, 2], None), {}),
     "bounded": (lambda: RunnableLambda(work), (list(range(7)), {"max_concurrency": 2}), {}),
-    "kwargs": (lambda: RunnableLambda(lambda n, by=1: n * by), ([1, 2, 3],), {"by": 5}),
+    "kwargs": (lambda: RunnableLambda(times), ([1, 2, 3],), {"by": 5}),
     "a chain": (chain, ([{"n": 1}, {"n": 2}, {"n": 3}],), {}),
     "a chain without its input": (chain, ([{"n": 1}, {"m": 2}],), {"return_exceptions": False}),
     "messages": (lambda: FakeListChatModel(responses=["x"]) | StrOutputParser(), ([[HumanMessage("a")]] * 3,), {}),
@@ -270,7 +274,8 @@ def test_leaving_as_completed_early_leaves_nothing_behind() -> None:
 
 
 def test_it_is_a_runnable_in_a_chain() -> None:
-    piped = RunnableBatch(RunnableLambda(lambda n: n + 1)) | RunnableLambda(lambda n: n * 10)
+    added: Runnable[int, int] = RunnableBatch(RunnableLambda(lambda n: n + 1))
+    piped = added | RunnableLambda(lambda n: n * 10)
     assert piped.invoke(1) == 20
     assert piped.batch([1, 2]) == [20, 30]
     assert list(RunnableBatch(chain()).stream({"n": 1})) == ["say 1"]
@@ -341,7 +346,7 @@ def test_a_time_budget_leaves_the_rest_out() -> None:
         return n
 
     runnable = RunnableBatch(RunnableLambda(work, afunc=slow), max_concurrency=1, max_duration_s=0.12)
-    found = asyncio.run(runnable.abatch(list(range(60)), return_exceptions=True))
+    found: list[Any] = asyncio.run(runnable.abatch(list(range(60)), return_exceptions=True))
     assert found[0] == 0
     assert isinstance(found[-1], TimeoutError)
     assert "max_duration_s of 0.12 s" in str(found[-1])
