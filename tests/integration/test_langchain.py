@@ -382,6 +382,12 @@ def test_a_run_file_makes_a_batch_resumable(tmp_path: Path, way: str) -> None:
     assert sorted(calls) == [str(n) for n in range(10)]
 
 
+def test_a_chain_of_prompt_model_and_parser_can_have_a_run_file(tmp_path: Path) -> None:
+    runnable = RunnableBatch(chain(), run_file=tmp_path / "x.rowmill")
+    inputs = [{"n": n} for n in range(5)]
+    assert runnable.batch(inputs) == runnable.batch(inputs) == chain().batch(inputs)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
