@@ -11,8 +11,10 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 
 from rowmill.integrations.langchain import RunnableBatch
@@ -20,7 +22,22 @@ from rowmill.integrations.langchain import RunnableBatch
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
-MODEL = FakeListChatModel(responses=["yes"])
+
+class Instant(BaseChatModel):
+    """Answers at once.  (FakeListChatModel takes a batch one by one, which is nothing to compare with.)"""
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("yes"))])
+
+    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return self._generate(messages)
+
+    @property
+    def _llm_type(self) -> str:
+        return "instant"
+
+
+MODEL = Instant()
 CHAINS: dict[str, tuple[Runnable[Any, Any], Any]] = {
     "model": (MODEL, "Is it good?"),
     "prompt, model, parser": (ChatPromptTemplate.from_template("Is {n} good?") | MODEL | StrOutputParser(), {"n": 1}),

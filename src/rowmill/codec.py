@@ -21,6 +21,7 @@ from rowmill.errors import RowmillError
 
 TAG = "$rowmill"
 _DEEPEST = 100
+_SUBCLASSED = (int, float, list, tuple, dict)
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
@@ -74,7 +75,10 @@ def _dict_tree(value: dict[Any, Any], place: str, depth: int) -> Any:
 
 
 def _object_tree(value: Any, place: str, depth: int) -> Any:
-    """Enums, pydantic models (so LangChain's messages) and dataclasses, by the name of their class."""
+    """Enums, pydantic models (so LangChain's messages), dataclasses and subclasses, by the name of their class.
+
+    A subclass of str is stored as the text that it is: LangChain's parsers make such, and exports show them.
+    """
     kind = type(value)
     if isinstance(value, enum.Enum):
         return _tagged("enum", value.name, _name_of(kind, place))
@@ -87,6 +91,12 @@ def _object_tree(value: Any, place: str, depth: int) -> Any:
             for field in dataclasses.fields(value)
         }
         return _tagged("dataclass", fields, _name_of(kind, place))
+    if isinstance(value, str):
+        return str.__str__(value)
+    plain: Any
+    for plain in _SUBCLASSED:
+        if isinstance(value, plain):
+            return _tagged("subclass", to_tree(plain(value), place, depth + 1), _name_of(kind, place))
     raise CodecError(
         f"{place or 'the value'} is of type {kind.__module__}.{kind.__qualname__}, which a run file cannot hold: "
         "JSON's types, dates, bytes, pydantic models, dataclasses, enums and LangChain messages can be stored; "
@@ -118,6 +128,8 @@ def _object_from(name: str, content: Any, kind: Any) -> Any:
         return kind.model_validate(from_tree(content))
     if name == "dataclass" and dataclasses.is_dataclass(kind):
         return _dataclass_from(kind, {field: from_tree(item) for field, item in content.items()})
+    if name == "subclass" and issubclass(kind, _SUBCLASSED):
+        return getattr(kind, "_make", kind)(from_tree(content))
     raise CodecError(f"a stored value is marked {name}, which {kind!r} is not")
 
 

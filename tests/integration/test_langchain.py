@@ -43,13 +43,13 @@ async def awork(n: int) -> int:
     return work(n)
 
 
-def times(n: int, by: int = 1) -> int:
-    return n * by
-
-
 def tagged(n: int, config: RunnableConfig) -> Any:
     shown = config["metadata"].get("who"), sorted(config["tags"]), config["configurable"].get("x")
     return n, shown, config["recursion_limit"]
+
+
+def times(n: int, by: int = 1) -> int:
+    return n * by
 
 
 def chain() -> Runnable[Any, Any]:
@@ -274,7 +274,8 @@ def test_leaving_as_completed_early_leaves_nothing_behind() -> None:
 
 
 def test_it_is_a_runnable_in_a_chain() -> None:
-    piped: Runnable[Any, Any] = RunnableBatch(RunnableLambda(lambda n: n + 1)) | RunnableLambda(lambda n: n * 10)
+    added: Runnable[int, int] = RunnableBatch(RunnableLambda(lambda n: n + 1))
+    piped = added | RunnableLambda(lambda n: n * 10)
     assert piped.invoke(1) == 20
     assert piped.batch([1, 2]) == [20, 30]
     assert list(RunnableBatch(chain()).stream({"n": 1})) == ["say 1"]
@@ -379,6 +380,12 @@ def test_a_run_file_makes_a_batch_resumable(tmp_path: Path, way: str) -> None:
     assert again == [AIMessage(f"{n}, ['a']") for n in range(10)]
     assert again[:6] == first
     assert sorted(calls) == [str(n) for n in range(10)]
+
+
+def test_a_chain_of_prompt_model_and_parser_can_have_a_run_file(tmp_path: Path) -> None:
+    runnable = RunnableBatch(chain(), run_file=tmp_path / "x.rowmill")
+    inputs = [{"n": n} for n in range(5)]
+    assert runnable.batch(inputs) == runnable.batch(inputs) == chain().batch(inputs)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -34,6 +34,19 @@ class Point:
     length: float = field(init=False, default=0.0)
 
 
+class Pair(NamedTuple):
+    left: int
+    right: Any
+
+
+class Names(dict[str, int]):
+    pass
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
 VALUES = [
     None,
     1 << 80,
@@ -51,6 +64,9 @@ VALUES = [
     datetime.timedelta(days=-1, microseconds=7),
     Decimal("1.10"),
     Colour.RED,
+    Level.LOW,
+    Pair(1, Pair(2, None)),
+    Names(a=1),
     Model(name="a", parts=[Model(name="b")]),
     Point(1, ("a",)),
     [HumanMessage("hi"), AIMessage("yo", tool_calls=[ToolCall(name="f", args={"x": 1}, id="1")])],
@@ -83,6 +99,12 @@ def test_json_stands_as_it_is() -> None:
 
 def test_not_a_number_comes_back() -> None:
     assert math.isnan(codec.decode(codec.encode(float("nan"))))
+
+
+def test_a_subclass_of_text_comes_back_as_text() -> None:
+    text = AIMessage("yes").text
+    assert type(text) is not str
+    assert codec.encode(text) == b'"yes"'
 
 
 def test_a_field_that_init_does_not_take_comes_back() -> None:

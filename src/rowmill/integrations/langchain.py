@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from queue import SimpleQueue
 from typing import Any, TypedDict, TypeVar
@@ -168,6 +168,8 @@ class RunnableBatch(Runnable[Input, Output]):
             stored = self._stored(inputs, configs, kwargs)
             ended = await amap_rows(stored.prepare, stored.rules)
             return await in_thread(stored.collected, ended, _on_error(return_exceptions))
+        if self._is_bare(configs[0]):
+            return await self._gathered(inputs, configs, kwargs, return_exceptions)
         batch = self._batch(inputs, configs, kwargs, blocking=False)
         await until_stopped(batch.execute(), batch.stop)
         return batch.outputs(return_exceptions)
@@ -223,6 +225,34 @@ class RunnableBatch(Runnable[Input, Output]):
             if not running.done():
                 batch.stop(StopReason.INTERRUPTED)
             await running
+
+    def _is_bare(self, config: RunnableConfig) -> bool:
+        """Whether nothing is asked for that an engine is needed for: no limit, no retry, one chain."""
+        bounded = config.get("max_concurrency") or self._limits[next(iter(self._limits))]
+        return not self._options and len(self._chains) == 1 and bounded is None
+
+    async def _gathered(
+        self,
+        inputs: Sequence[Input],
+        configs: Sequence[RunnableConfig],
+        kwargs: Mapping[str, Any],
+        return_exceptions: bool,
+    ) -> list[Any]:
+        """All at once.  Invariant: all have been tried before the first input's exception is raised."""
+        [chain] = self._chains.values()
+        errors: dict[int, Exception] = {}
+
+        async def tried(place: int) -> Any:
+            try:
+                return await chain.ainvoke(inputs[place], configs[place], **kwargs)
+            except Exception as error:  # the chain may raise anything
+                errors[place] = error
+                return error
+
+        found = await asyncio.gather(*map(tried, range(len(inputs))))
+        if errors and not return_exceptions:
+            raise errors[min(errors)]
+        return found
 
     def _refuse_run_file(self, instead: str) -> None:
         if "run_file" in self._options:
@@ -293,9 +323,12 @@ class _Blocking:
 
 
 class _Awaited(_Blocking):
-    async def __call__(self, pair: tuple[int, Any]) -> Any:
+    invoke = _Blocking.__call__
+
+    def ainvoke(self, pair: tuple[int, Any]) -> Awaitable[Any]:
+        """The chain's own coroutine: one of ours around each would only cost."""
         place, input = pair
-        return await self._chain.ainvoke(input, self._configs[place], **self._kwargs)
+        return self._chain.ainvoke(input, self._configs[place], **self._kwargs)
 
 
 # --- configs -------------------------------------------------------------------------------------------------

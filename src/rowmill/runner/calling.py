@@ -88,6 +88,30 @@ class _Memory:
         """There is always room."""
 
 
+class ListFeed(Feed):
+    """Rows of a list: all are there from the start, so that no thread is needed and no worker has to wait."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        super().__init__(iter(()), 1)
+        self._items = items
+        self._next = 0
+
+    @property
+    def exhausted(self) -> bool:
+        return self._next >= len(self._items)
+
+    def start(self) -> None:
+        """There is nothing to start."""
+
+    def take(self) -> Row | None:
+        """See `Feed`."""
+        index = self._next
+        if index >= len(self._items):
+            return None
+        self._next = index + 1
+        return Row(index, {ITEM: self._items[index]})
+
+
 class Calls:
     """Calls over rows in memory, on the running loop.  `ended` is told of every row as it ends.
 
@@ -131,7 +155,7 @@ class Calls:
         """Calls until no row is left.  Raises what the run cannot go on with."""
         clock = SystemClock(asyncio.get_running_loop())
         first = self._targets[0]
-        feed = Feed(self._pieces(), min(sum(in_flight_of(target.job) for target in self._targets), ROWS_AHEAD))
+        feed = self._feed()
         tally = Tally(Before(), clock.now, lambda: self._rows if feed.exhausted else None)
         rules = RowRules(Passing(_item_of), {}, AsItIs(), first.retry_rules())
         self._run = run = Run(rules, feed, self._memory, clock, tally, self._observers)
@@ -149,6 +173,12 @@ class Calls:
         if outlet.fatal is not None:
             raise outlet.fatal
         return Called(reason, message, self._values, self._memory.bad, outlet.errors, self._rows, feed.error)
+
+    def _feed(self) -> Feed:
+        if isinstance(self._items, list | tuple):
+            self._rows = len(self._items)
+            return ListFeed(self._items)
+        return Feed(self._pieces(), min(sum(in_flight_of(target.job) for target in self._targets), ROWS_AHEAD))
 
     def _lane(self, target: Target, provider: Provider, feed: Feed, clock: SystemClock, run: Run) -> Lane:
         spec = target.job.endpoints[0]
