@@ -18,4 +18,4 @@ def server(*options: str) -> Iterator[str]:
         yield process.stdout.readline().strip()
     finally:
         process.terminate()
-        process.wait()
+        process.communicate()  # it prints its counters at the end, which may be more than a pipe holds
