@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 from tests.trial import Trial, failure
-from tests.virtual import FakeProvider, ok
+from tests.virtual import ok
 
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import LanePaused
@@ -173,9 +173,6 @@ def test_a_reply_of_an_earlier_session_is_read_and_not_bought_again() -> None:
 
 @pytest.mark.parametrize(("empty", "status"), [("skip", "skipped"), ("fail", "failed"), ("send", "ok")])
 def test_empty_rows_go_by_the_rule(empty: str, status: str) -> None:
-    class AnyProvider(FakeProvider):
-        pass
-
     rows = [Row(0, {"text": "0"})]
     trial = Trial([*rows, Row(1, {"text": " "})] if empty != "send" else rows, lambda i, n, at: ok(), empty=empty)
     last = trial.store.outcomes[max(trial.store.outcomes)]
