@@ -31,14 +31,17 @@ GOOD = frozenset({Status.OK, Status.FALLBACK, Status.SKIPPED})
 
 
 class Fault(NamedTuple):
-    """Why an input line is not a row.  `line` is 1-based; `raw` is an excerpt of the line."""
+    """Why an input line is not a row.
+
+    `line` is 1-based, 0 where the fault is none of a line's; `raw` is an excerpt of the line.
+    """
 
     line: int
     reason: str
     raw: str = ""
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+        return f"line {self.line}: {self.reason}" if self.line else self.reason
 
 
 class Spent(NamedTuple):
@@ -55,9 +58,9 @@ class Row(NamedTuple):
 
     `index` is its 0-based place in the input, `values` holds the columns that the job needs (templates,
     routing), `fault` is set when the input line could not be read, `unread` is a raw reply that an earlier
-    session stored but did not read, `lane_failures` counts its throttled, reset and 403 attempts of earlier sessions,
-    `spent` sums up all its attempts there, None where there were none.  `reread`: it has ended before, and its
-    stored reply is only to be read anew.
+    session stored but did not read (`unread_from` names the endpoint it came from), `lane_failures` counts its
+    throttled, reset and 403 attempts of earlier sessions, `spent` sums up all its attempts there, None where there
+    were none.  `reread`: it has ended before, and its stored reply is only to be read anew.
     """
 
     index: int  # type: ignore[assignment]  # shadows tuple.index, which nobody needs of a row
@@ -67,6 +70,7 @@ class Row(NamedTuple):
     lane_failures: int = 0
     spent: Spent | None = None
     reread: bool = False
+    unread_from: str | None = None
 
 
 class Message(NamedTuple):
@@ -77,10 +81,14 @@ class Message(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What is asked, in no provider's dialect.  `params` are sent as they are."""
+    """What is asked, in no provider's dialect.
+
+    `params` are sent as they are.  `model` is None for the endpoint's own.
+    """
 
     messages: Sequence[Message]
     params: Mapping[str, object]
+    model: str | None = None
 
 
 class RawReply(NamedTuple):

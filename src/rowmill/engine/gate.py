@@ -40,6 +40,11 @@ class RateGate:
         self._nap: asyncio.Future[None] | None = None
         self._until_s: float | None = None
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for room in the quota."""
+        return self._turn.locked()
+
     def reserve_now(self, state: RowState) -> bool:
         """Reserves where the quota has room and nobody waits for it."""
         if state.need is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +20,8 @@ from rowmill.job.unbuilt import DATABASES, refusal
 COMPRESSED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
 
+MOST_ENDPOINTS = 100
+CASCADES = ("invalid", "refused", "truncated", "filtered", "failed")
 KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
 
 SECRET_PARAMETERS = frozenset(
@@ -95,13 +97,13 @@ def template(text: str) -> str:
 
 
 def expression(text: str) -> str:
-    from rowmill.prompts import compile_expression
+    from rowmill.expressions import compile_expression
 
     _with_words(compile_expression, not_blank(text), "")
     return text
 
 
-def _with_words(check: Any, *args: str) -> None:
+def _with_words(check: Any, *args: Any) -> None:
     try:
         check(*args)
     except JobError as error:
@@ -128,21 +130,38 @@ def _turn(place: int, turn: Any) -> Any:
     return {"role": role, "content": content}
 
 
-def one_endpoint(value: Any) -> Any:
+def endpoints(value: Any) -> Any:
     if isinstance(value, dict):
         raise wrong("must be a list; put `- ` before the first key")
     if isinstance(value, list | tuple):
         if not value:
             raise wrong("must have an endpoint")
-        if len(value) > 1:
-            raise wrong(f"more than one endpoint: {refusal('endpoints[1]')}")
+        if len(value) > MOST_ENDPOINTS:
+            raise wrong(f"{len(value)} endpoints; there may be {MOST_ENDPOINTS}")
         return tuple(value)
     return value
 
 
+def cascade(value: Any) -> Any:
+    """Statuses that send a row on to the next endpoint."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        raise wrong("must be a list of statuses")
+    strange = [str(name) for name in names if name not in CASCADES]
+    if strange:
+        raise wrong(f"{', '.join(strange)} is none of {', '.join(CASCADES)}")
+    return tuple(names)
+
+
+def function_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise wrong("must name a function as `module:function`")
+    return text
+
+
 def model_name(text: str) -> str:
     if "{{" in text or "{%" in text:
-        raise wrong(refusal("a template as the model"))
+        template(text)
     if text != text.strip():
         raise wrong("must not begin or end with a space")
     return not_blank(text)
@@ -191,26 +210,27 @@ def in_flight(value: Any) -> Any:
 
 
 def params(value: dict[str, Any]) -> dict[str, Any]:
+    from rowmill.expressions import is_template
+
     for name, content in value.items():
         if name in OWN_PARAMS:
             raise wrong(f"{name} cannot be set: {OWN_PARAMS[name]}")
         if name == "n" and content != 1:
             raise wrong("n cannot be set: a row has one answer")
-        if _has_template(content):
-            raise wrong(f"{name}: {refusal('a template as a parameter')}")
+    _with_words(_compile_params, value)
     for name in ("max_tokens", "max_completion_tokens"):
         limit = value.get(name)
+        if isinstance(limit, str) and is_template(limit):
+            continue
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise wrong(f"{name} must be a whole number of at least 1")
     return value
 
 
-def _has_template(value: Any) -> bool:
-    if isinstance(value, str):
-        return "{{" in value or "{%" in value
-    if isinstance(value, dict):
-        return any(_has_template(part) for part in value.values())
-    return isinstance(value, Sequence) and any(_has_template(part) for part in value)
+def _compile_params(value: dict[str, Any]) -> None:
+    from rowmill.expressions import compile_value
+
+    compile_value(value)
 
 
 def answer_schema(value: Any) -> Any:

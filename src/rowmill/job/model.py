@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -52,6 +53,15 @@ class Turn(_Part):
 
     role: Literal["system", "user", "assistant"]
     content: Template
+
+
+def asks_something(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """Refuses messages among which none asks, or a system message that does not stand first."""
+    if not any(turn.role == "user" for turn in turns):
+        raise PydanticCustomError("turns", "has no user message")
+    if any(turn.role == "system" for turn in turns[1:]):
+        raise PydanticCustomError("turns", "a system message must stand first, and there may be only one")
+    return turns
 
 
 class AnswerSpec(_Part):
@@ -146,7 +156,12 @@ class HttpSpec(_Part):
 
 
 class EndpointSpec(_Part):
-    """One endpoint: a model behind an address.  Holds names of variables and files, never a key."""
+    """One endpoint: a model behind an address.  Holds names of variables and files, never a key.
+
+    It is meant for the next `take` rows or those for which `when` holds, else for any that are left; `pin` keeps
+    them there whatever happens, `cascade` names the statuses with which they go on to the next endpoint.  Endpoints
+    with one `quota` share their limits.  `prompt` stands in for the job's; `parse` makes a value of a reply's text.
+    """
 
     model: Annotated[str, AfterValidator(checks.model_name)]
     url: Annotated[str, AfterValidator(checks.url)] | None = None
@@ -163,6 +178,13 @@ class EndpointSpec(_Part):
     params: Params = {}
     price: PriceTag | None = None
     http: HttpSpec | None = None
+    take: Count | None = None
+    when: Annotated[str, AfterValidator(checks.expression)] | None = None
+    pin: bool = False
+    quota: Text | None = None
+    cascade: Annotated[tuple[str, ...], BeforeValidator(checks.cascade)] = ()
+    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns), AfterValidator(asks_something)] | None = None
+    parse: Annotated[str, AfterValidator(checks.function_name)] | None = None
 
     @property
     def pinned(self) -> int | None:
@@ -173,6 +195,8 @@ class EndpointSpec(_Part):
     def _one_key(self) -> Self:
         if self.key_env and self.key_file:
             raise PydanticCustomError("keys", "has both key_env and key_file; keep one")
+        if self.take is not None and self.when is not None:
+            raise PydanticCustomError("route", "has both take and when; keep one")
         if self.http is not None and not self.model.startswith("http/"):
             raise PydanticCustomError("http", "`http` is for a model named http/NAME; name it so, or take `http` away")
         return self
@@ -185,10 +209,10 @@ class Job(_Part):
     """
 
     source: Annotated[str, AfterValidator(checks.source)]
-    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)]
+    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns), AfterValidator(asks_something)]
     system: Template | None = None
     answer: AnswerSpec | None = None
-    endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.one_endpoint)]
+    endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.endpoints)]
     params: Params = {}
     budget_usd: Money | None = None
     retry: RetrySpec = RetrySpec()
@@ -225,19 +249,24 @@ class Job(_Part):
         turns = tuple(Message(turn.role, turn.content) for turn in self.prompt)
         return turns if self.system is None else (Message("system", self.system), *turns)
 
+    def messages_of(self, endpoint: EndpointSpec) -> tuple[Message, ...]:
+        """The templates that an endpoint is asked with: its own or the job's; the job's `system` holds for both."""
+        if endpoint.prompt is None:
+            return self.messages
+        turns = tuple(Message(turn.role, turn.content) for turn in endpoint.prompt)
+        return turns if self.system is None or turns[0].role == "system" else (Message("system", self.system), *turns)
+
     @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
         return self.run_file or f"{self.output}.rowmill"
 
-    @field_validator("prompt")
+    @field_validator("endpoints")
     @classmethod
-    def _asks_something(cls, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
-        if not any(turn.role == "user" for turn in turns):
-            raise PydanticCustomError("turns", "has no user message")
-        if any(turn.role == "system" for turn in turns[1:]):
-            raise PydanticCustomError("turns", "a system message must stand first, and there may be only one")
-        return turns
+    def _cascades_on(cls, endpoints: tuple[EndpointSpec, ...]) -> tuple[EndpointSpec, ...]:
+        if endpoints and endpoints[-1].cascade:
+            raise PydanticCustomError("cascade", "the last endpoint has a cascade, and there is none after it to go to")
+        return endpoints
 
     @field_validator("system")
     @classmethod
@@ -274,6 +303,21 @@ def default_output(source: str) -> str:
     return f"{stem}.out.jsonl"
 
 
+def endpoint_names(endpoints: Sequence[EndpointSpec]) -> list[str]:
+    """What each endpoint is called in output and figures: its model; of one model also the host, or a number."""
+    models = [endpoint.model for endpoint in endpoints]
+    hosts = [(endpoint.model, urlsplit(endpoint.url or "").netloc) for endpoint in endpoints]
+    names = []
+    for place, (model, host) in enumerate(hosts):
+        if models.count(model) == 1:
+            names.append(model)
+        elif host and hosts.count((model, host)) == 1:
+            names.append(f"{model}@{host}")
+        else:
+            names.append(f"{model} #{models[: place + 1].count(model)}")
+    return names
+
+
 def effective_params(job: Job, endpoint: EndpointSpec) -> Mapping[str, JsonValue]:
     """What is sent to `endpoint` besides the messages: its own parameters over the job's."""
     return {**job.params, **endpoint.params}
@@ -287,4 +331,5 @@ __all__: Sequence[str] = (
     "Turn",
     "default_output",
     "effective_params",
+    "endpoint_names",
 )

@@ -8,18 +8,7 @@ from collections.abc import Mapping
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
     "": frozenset({"query", "table"}),
-    "endpoints": frozenset(
-        {
-            "parse",
-            "pin",
-            "prompt",
-            "quota",
-            "take",
-            "weight",
-            "when",
-            "cascade",
-        }
-    ),
+    "endpoints": frozenset({"weight"}),
 }
 
 OPTIONS = frozenset(

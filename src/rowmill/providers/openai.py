@@ -44,7 +44,7 @@ class OpenAIProvider:
         self._post = Post(transport, endpoint, credentials)
         self._unix_time = unix_time
         self._format, self._instruction = _answer_format(endpoint.structured, schema)
-        self._head = b'{"model":' + _encode(endpoint.model) + b',"messages":'
+        self._head = _head(endpoint.model)
         self._tail = b""
         self._tail_params: Mapping[str, object] | None = None
 
@@ -59,7 +59,8 @@ class OpenAIProvider:
             self._tail_params = request.params
         messages = request.messages if self._instruction is None else instructed(request.messages, self._instruction)
         turns = [{"role": role, "content": content} for role, content in messages]
-        return self._head + _encode(turns) + self._tail
+        head = self._head if request.model is None else _head(request.model)
+        return head + _encode(turns) + self._tail
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """See `ports.Provider`."""
@@ -80,6 +81,10 @@ class OpenAIProvider:
         if not fields:
             return b"}"
         return b"," + _encode(fields)[1:]
+
+
+def _head(model: str) -> bytes:
+    return b'{"model":' + _encode(model) + b',"messages":'
 
 
 def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[str, object] | None, str | None]:

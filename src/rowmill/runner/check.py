@@ -9,9 +9,8 @@ import msgspec
 
 from rowmill.errors import JobError
 from rowmill.job import Job
-from rowmill.job.model import effective_params
 from rowmill.prompts import TemplateFault
-from rowmill.records import Request, Row
+from rowmill.records import Row
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.plan import Plan, make_plan, open_input
 from rowmill.runner.pricing import odd_prices, priced
@@ -43,9 +42,9 @@ def check(job: Job) -> CheckReport:
     else:
         for fault in list(chunk.faults.values())[:5]:
             notes.append(f"this row will fail: {fault}")
-        for offset, values in enumerate(chunk.values(plan.names)):
+        for offset, values in enumerate(chunk.values(plan.value_names)):
             if offset not in chunk.faults:
-                first = _rendered(plan, endpoints[0], Row(chunk.indices[offset], values))
+                first = _rendered(plan, endpoints, Row(chunk.indices[offset], values))
                 break
     if opened.size_hint:
         notes.append(f"{opened.size_hint:,} rows in the input")
@@ -58,12 +57,15 @@ def check(job: Job) -> CheckReport:
     )
 
 
-def _rendered(plan: Plan, endpoint: Endpoint, row: Row) -> str:
+def _rendered(plan: Plan, endpoints: Sequence[Endpoint], row: Row) -> str:
     """The body of the row's request, as it would be sent."""
+    place = plan.router.home_of(row.index, row.values)
+    if place is None:
+        place = plan.router.homes().index(None)
+    endpoint = endpoints[place]
     try:
-        messages = plan.prompt.render(row)
+        request = plan.ask_of(place).request(row)
     except TemplateFault as fault:
         raise JobError(f"row {row.index}: {fault}") from None
-    request = Request(messages, effective_params(plan.job, endpoint.spec))
     body = make_provider(NoTransport(), endpoint, plan.schema).body(request)
     return msgspec.json.format(body, indent=2).decode()

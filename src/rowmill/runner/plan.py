@@ -10,10 +10,14 @@ from typing import Any
 
 from rowmill.answers import AnswerSchema
 from rowmill.errors import JobError, OutputError
+from rowmill.expressions import compile_expression
 from rowmill.job import Job, definition
+from rowmill.job.model import effective_params
 from rowmill.outputs import AnswerColumn, OutputColumns
 from rowmill.ports import Chunk, Source
-from rowmill.prompts import Prompt, check_columns, compile_expression, compile_prompt
+from rowmill.prompts import Prompt, check_columns
+from rowmill.routing import Route, Router
+from rowmill.runner.asks import Ask, Asks, compile_asks
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
 from rowmill.sources import open_source
@@ -21,7 +25,11 @@ from rowmill.sources import open_source
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job, compiled.  `names`: the columns that the prompt uses, sorted; None where it may use any."""
+    """A job, compiled.
+
+    `prompt` is what the first endpoint is asked.  `names`: the columns that decide what is sent, sorted; None where
+    any may.  `asks` is None where only `prompt` is asked, of one endpoint.
+    """
 
     job: Job
     prompt: Prompt
@@ -30,6 +38,30 @@ class Plan:
     output: Path
     run_file: Path
     format: str
+    asks: Asks | None = None
+
+    @property
+    def value_names(self) -> Sequence[str] | None:
+        """The columns that the engine needs."""
+        return self.names if self.asks is None else self.asks.value_names
+
+    def ask_of(self, place: int) -> Ask:
+        """What the endpoint at this place is asked."""
+        if self.asks is not None:
+            return self.asks.each[place]
+        return Ask(self.prompt, effective_params(self.job, self.job.endpoints[place]))
+
+    @property
+    def router(self) -> Router:
+        """The way of rows to endpoints."""
+        return Router([Route()] * len(self.job.endpoints)) if self.asks is None else self.asks.router
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raises JobError for columns that are used and not there."""
+        if self.asks is not None:
+            self.asks.check(columns)
+        else:
+            check_columns(self.prompt, columns)
 
     def output_columns(self, inputs: Sequence[str], **shown: bool) -> OutputColumns:
         """The output's columns for these input columns; raises OutputError for clashes."""
@@ -45,14 +77,14 @@ class Plan:
 def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
     faults: list[str] = []
-    prompt = _gather(faults, lambda: compile_prompt(job.messages))
+    asks = _gather(faults, lambda: compile_asks(job))
     schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
     form = _gather(faults, lambda: job.format or format_of(job.output))
     _gather(faults, lambda: check_writable(job.output))
-    if faults or prompt is None or form is None:
+    if faults or asks is None or form is None:
         raise JobError(*faults)
-    names = None if prompt.columns is None else sorted(prompt.columns)
-    return Plan(job, prompt, schema, names, Path(job.output), Path(run_file or job.run_file_path), form)
+    run_path = Path(run_file or job.run_file_path)
+    return Plan(job, asks.each[0].prompt, schema, asks.key_names, Path(job.output), run_path, form, asks)
 
 
 def columns_of(
@@ -103,7 +135,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     )
     known = source.columns()
     if known:
-        check_columns(plan.prompt, known)
+        plan.check(known)
         _check_expected(job, known)
         plan.output_columns(known)
     first = next(chunks, None)
@@ -118,7 +150,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
 
 def _check_first(plan: Plan, first: Chunk) -> None:
     if len(first.faults) < len(first):
-        check_columns(plan.prompt, first.columns)
+        plan.check(first.columns)
         _check_expected(plan.job, first.columns)
     plan.output_columns(first.columns)
 

@@ -12,7 +12,7 @@ from rowmill.confusion import Accuracy
 from rowmill.errors import ChangedError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job
-from rowmill.job.version import fingerprint
+from rowmill.job.version import fingerprint, version_keys
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.exporting import failures_path, write_failures, write_output
@@ -157,16 +157,18 @@ class Start:
             self._tell(Notice(f"no row is {' or '.join(statuses)}; there is nothing to try again"))
 
     def _set_versions(self, definition: Mapping[str, Any], *, accepted: bool) -> None:
+        keys = version_keys(self.plan.job)
+
         def task(connection: Any) -> dict[str, int]:
             return {
                 endpoint.name: changes.version_id(
                     connection,
-                    fingerprint(definition, endpoint.model),
-                    endpoint.model,
-                    {**definition, "models": {endpoint.model: definition["models"][endpoint.model]}},
+                    fingerprint(definition, key),
+                    key,
+                    {**definition, "models": {key: definition["models"][key]}},
                     accepted=accepted,
                 )
-                for endpoint in self.endpoints
+                for endpoint, key in zip(self.endpoints, keys, strict=True)
             }
 
         self._versions = self.writer.do(task)
