@@ -38,7 +38,8 @@ def document_of(options: Mapping[str, Any]) -> Document:
                 places[path] = spelled(name)
         except ValueError as error:
             faults.append(f"{spelled(name)}: {error}")
-    _for_each_model(values)
+    if options.get("endpoints") is None:
+        _for_each_model(values)
     return Document(values, places, tuple(faults))
 
 
