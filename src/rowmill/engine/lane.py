@@ -36,7 +36,8 @@ class LaneConfig:
     """What a lane is told; times are in seconds.
 
     `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`; `price` is None when it is
-    unknown; `worst_usd` says what a request may cost at most, None where that is not known.
+    unknown; `worst_usd` says what a request may cost at most, None where that is not known.  `price_of` stands in for
+    `price` where requests name models of their own.
     """
 
     name: str
@@ -47,6 +48,7 @@ class LaneConfig:
     max_outage_s: float = 600.0
     price: Price | None = None
     worst_usd: Callable[[Request], float] | None = None
+    price_of: Callable[[Request], Price | None] | None = None
 
 
 class Lane:

@@ -17,7 +17,7 @@ from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.prompts import Prompt, TemplateFault
-from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Request, Status
+from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Status
 from rowmill.steps import Done, RetryRules, RowState, Wait, next_step
 
 EXCERPT_BYTES = 2000
@@ -131,7 +131,7 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
             return Done(Status.SKIPPED, None, None)
         return Done(Status.FAILED, None, "every column that the prompt uses is empty (--empty fail)")
     try:
-        state.request = Request(rules.prompt.render(row), rules.params)
+        state.request = rules.prompt.request(row, rules.params)
     except TemplateFault as fault:
         return Done(Status.FAILED, None, str(fault))
     return None
@@ -196,7 +196,10 @@ def _count(
     lane: Lane, state: RowState, raw: RawReply | Failure, reply: Reply | None, failure: Failure | None
 ) -> float | None:
     """Adds tokens and cost of one attempt to its row's and its lane's; what it has cost."""
-    cost_usd = attempt_cost(lane.config.price, raw, reply, failure)
+    price, price_of = lane.config.price, lane.config.price_of
+    if price_of is not None and state.request is not None:
+        price = price_of(state.request)
+    cost_usd = attempt_cost(price, raw, reply, failure)
     if state.cost_usd is not None:
         state.cost_usd = None if cost_usd is None else state.cost_usd + cost_usd
     if reply is None:
@@ -253,10 +256,15 @@ def _attempt(
         raw.status if isinstance(raw, RawReply) else None,
         body,
         failure.message if failure is not None else None,
-        reply.request_id if reply is not None else None,
+        reply.request_id if reply is not None else _request_id(raw),
         usage.input_tokens,
         usage.output_tokens,
     )
+
+
+def _request_id(raw: RawReply | Failure) -> str | None:
+    """What a server calls a request that it refused, for who asks its keepers about it."""
+    return raw.headers.get("x-request-id") if isinstance(raw, RawReply) else None
 
 
 def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:

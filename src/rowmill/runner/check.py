@@ -11,7 +11,7 @@ from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.prompts import TemplateFault
-from rowmill.records import Request, Row
+from rowmill.records import Row
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.plan import Plan, make_plan, open_input
 from rowmill.runner.pricing import odd_prices, priced
@@ -35,7 +35,7 @@ def check(job: Job) -> CheckReport:
     if job.budget_usd is not None:
         endpoints = priced(job, endpoints)
     opened = open_input(plan)
-    notes: list[str] = odd_prices(endpoints)
+    notes: list[str] = [*odd_prices(endpoints), *opened.notes]
     chunk = next(opened.chunks, None)
     first: str | None = None
     if chunk is None:
@@ -61,9 +61,8 @@ def check(job: Job) -> CheckReport:
 def _rendered(plan: Plan, endpoint: Endpoint, row: Row) -> str:
     """The body of the row's request, as it would be sent."""
     try:
-        messages = plan.prompt.render(row)
+        request = plan.prompt.request(row, effective_params(plan.job, endpoint.spec))
     except TemplateFault as fault:
         raise JobError(f"row {row.index}: {fault}") from None
-    request = Request(messages, effective_params(plan.job, endpoint.spec))
     body = make_provider(NoTransport(), endpoint, plan.schema).body(request)
     return msgspec.json.format(body, indent=2).decode()

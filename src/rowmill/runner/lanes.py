@@ -32,7 +32,8 @@ LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 class Endpoint:
     """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows.
 
-    `given` is a provider that there is already (a function): none is opened then.
+    `given` is a provider that there is already (a function): none is opened then.  `batch`: what is sent are the
+    bodies of a batch file.
     """
 
     spec: EndpointSpec
@@ -40,6 +41,7 @@ class Endpoint:
     credentials: Credentials
     price: Price | None = None
     given: WritingProvider | None = None
+    batch: bool = False
 
     @property
     def name(self) -> str:
@@ -85,7 +87,12 @@ def resolve_endpoints(job: Job) -> list[Endpoint]:
         try:
             resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
             credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
-            endpoint = Endpoint(spec, resolved, credentials)
+            endpoint = Endpoint(spec, resolved, credentials, batch=job.is_batch)
+            if job.is_batch and resolved.provider not in ("openai", "local"):
+                raise JobError(
+                    f"{spec.model}: speaks a dialect of its own, and the bodies of a batch file are OpenAI's; "
+                    "name an OpenAI-compatible endpoint, or give -p/--prompt"
+                )
             if resolved.provider == "http":
                 make_provider(NoTransport(), endpoint, None)  # finds what is wrong with body and paths
             endpoints.append(endpoint)
@@ -131,12 +138,16 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
     if endpoint.resolved.provider == "local":
         from rowmill.providers.local import LocalProvider
 
-        return await LocalProvider.open(transport, endpoint.resolved, schema)
+        return await LocalProvider.open(transport, endpoint.resolved, schema, batch=endpoint.batch)
     return make_provider(transport, endpoint, schema)
 
 
 def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
     """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
+    if endpoint.batch:
+        from rowmill.providers.openai_batch import BatchProvider
+
+        return BatchProvider(transport, endpoint.resolved, endpoint.credentials)
     if endpoint.resolved.provider == "anthropic":
         from rowmill.providers.anthropic import AnthropicProvider
 

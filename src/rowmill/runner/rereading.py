@@ -31,7 +31,7 @@ class Reread:
         self._providers: dict[str, Provider] = {}
         for spec in job.endpoints:
             resolved = replace(resolve(spec.model, spec.url), key_env=None, key_required=False)
-            endpoint = Endpoint(spec, resolved, Credentials(resolved, environment={}))
+            endpoint = Endpoint(spec, resolved, Credentials(resolved, environment={}), batch=job.is_batch)
             self._providers[endpoint.name] = make_provider(NoTransport(), endpoint, self._schema)
         self._default = next(iter(self._providers.values()))
         self._leaders: OrderedDict[int, tuple[str, RawReply] | None] = OrderedDict()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowmill.bodies import BatchBodies
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane, LaneConfig
@@ -22,6 +23,7 @@ from rowmill.limits.spend import Budget
 from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status
+from rowmill.runner.body_prices import BodyPrices
 from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
@@ -126,7 +128,7 @@ class Session:
             run.stop(self._stopped)
         for endpoint, provider in zip(self._endpoints, providers, strict=True):
             gate = self._trial.gate if self._trial else endpoint.gate(clock)
-            config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
+            config = self._priced(self._bounded(endpoint, self._worst_usd(endpoint, provider)), endpoint, provider)
             run.lanes.append(Lane(config, provider, feed, clock, run.tell, gate))
         self._writer.begin(loop, versions)
         self._writer.snapshot = self._snapshot
@@ -164,7 +166,10 @@ class Session:
             None if job.answer is None else job.answer.stand_in,
         )
         params = effective_params(job, job.endpoints[0])
-        return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
+        prompt = self._plan.prompt
+        if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
+            prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[0]).fault)
+        return RowRules(prompt, params, self._plan.schema, retry, job.empty)
 
     def _followed(self, number: int) -> None:
         """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""
@@ -185,6 +190,13 @@ class Session:
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
         return worst_case_of(endpoint.price, max_tokens_of(self._plan.job, endpoint), provider.body)
+
+    def _priced(self, config: LaneConfig, endpoint: Endpoint, provider: WritingProvider) -> LaneConfig:
+        """The lane's configuration, with prices of its own for each body of a batch file."""
+        if not endpoint.batch:
+            return config
+        prices = BodyPrices(self._plan.job, endpoint)
+        return replace(config, price_of=prices.of, worst_usd=prices.worst_usd(provider.body))
 
     def _budget(self) -> Budget | None:
         limit_usd = self._plan.job.budget_usd

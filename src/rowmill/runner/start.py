@@ -64,7 +64,7 @@ class Start:
                     )
                 )
             self._warn_of_kill(reader)
-            for words in odd_prices(endpoints):
+            for words in (*odd_prices(endpoints), *(opened.notes if opened is not None else ())):
                 self._tell(Notice(words))
         finally:
             reader.close()
