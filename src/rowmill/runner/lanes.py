@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rowmill.ports import Transport
     from rowmill.providers.http import HttpShape
 
+TAKES_BODIES = ("openai", "local")  # providers that a batch file's bodies can be sent to
 LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 
@@ -86,13 +87,13 @@ def resolve_endpoints(job: Job) -> list[Endpoint]:
     for spec in job.endpoints:
         try:
             resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
-            credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
-            endpoint = Endpoint(spec, resolved, credentials, batch=job.is_batch)
-            if job.is_batch and resolved.provider not in ("openai", "local"):
+            if job.is_batch and resolved.provider not in TAKES_BODIES:
                 raise JobError(
-                    f"{spec.model}: speaks a dialect of its own, and the bodies of a batch file are OpenAI's; "
+                    f"{spec.model} speaks a dialect of its own, and the bodies of a batch file are OpenAI's; "
                     "name an OpenAI-compatible endpoint, or give -p/--prompt"
                 )
+            credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
+            endpoint = Endpoint(spec, resolved, credentials, batch=job.is_batch)
             if resolved.provider == "http":
                 make_provider(NoTransport(), endpoint, None)  # finds what is wrong with body and paths
             endpoints.append(endpoint)
