@@ -426,15 +426,16 @@ def test_a_budget_holds_by_the_limits_that_bodies_state(place: Workplace) -> Non
 
 
 def test_check_shows_the_first_body_and_a_quote_estimates_all(place: Workplace) -> None:
-    write_rows(place, 20)
+    write(place, [line(0, "/v1/files"), *(line(n) for n in range(1, 20))])
     place.write("job.yaml", PRICED.format(url=place.simulator.url, budget=5))
     shown = place.rowmill("check", "job.yaml")
     assert shown.code == 0, shown.err
-    assert '"content": "[[row-0]] text → 馬"' in shown.out
+    assert "this row will fail: row 0: url is '/v1/files'" in shown.out
+    assert '"content": "[[row-1]] text → 馬"' in shown.out
     quoted = place.rowmill("quote", "job.yaml", "--json")
     assert quoted.code == 0, quoted.err
     assert quoted.json()["rows"] == 20
-    assert place.rowmill("run", "job.yaml").code == 0
+    assert place.rowmill("run", "job.yaml").code == 3
     assert set(place.requests().values()) == {1}
 
 
