@@ -23,7 +23,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import JobError
-from rowmill.records import Message, Row
+from rowmill.records import Message, Request, Row
 
 Columns = frozenset[str]
 
@@ -163,6 +163,10 @@ class Prompt:
     def render(self, row: Row) -> tuple[Message, ...]:
         """The messages for `row`.  Raises TemplateFault."""
         return tuple([Message(template.role, template.render(row)) for template in self.templates])
+
+    def request(self, row: Row, params: Mapping[str, object]) -> Request:
+        """What is asked about `row`.  Raises TemplateFault."""
+        return Request(self.render(row), params)
 
     def is_blank(self, row: Row) -> bool:
         """Whether every column that the templates use is null or blank (and there is one)."""

@@ -80,14 +80,29 @@ class Message(NamedTuple):
     content: str
 
 
+class Body(NamedTuple):
+    """A request's body as somebody else wrote it, JSON, for `path` below the endpoint's address.
+
+    `model` is the one it names, None where the endpoint's is to be put in.  `max_tokens` is the most that it lets
+    all its answers have together, None where nothing limits them.
+    """
+
+    path: str
+    content: bytes
+    model: str | None
+    max_tokens: int | None
+
+
 class Request(NamedTuple):
     """What is asked, in no provider's dialect.
 
-    `params` are sent as they are.  `model` is None for the endpoint's own.
+    `params` are sent as they are.  `model` is None for the endpoint's own.  Where there is a `body`, it is sent, and
+    messages and parameters are not.
     """
 
     messages: Sequence[Message]
     params: Mapping[str, object]
+    body: Body | None = None
     model: str | None = None
 
 
@@ -176,6 +191,15 @@ class Attempt(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None = None
+
+
+class LastAttempt(NamedTuple):
+    """The attempt that a row ended with, as the run file keeps it; `body` as in `Attempt`."""
+
+    kind: str | None
+    status_code: int | None
+    request_id: str | None
+    body: bytes | None
 
 
 class Outcome(NamedTuple):

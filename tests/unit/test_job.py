@@ -67,6 +67,27 @@ def test_what_is_missing_is_said_all_at_once() -> None:
     assert "endpoints: missing" in text
 
 
+@pytest.mark.parametrize("source", ["b.jsonl", "b.ndjson", "b.json", "B.JSONL.gz", "b.jsonl.zst", "*.jsonl", "-"])
+def test_a_source_that_may_be_a_batch_file_needs_no_prompt(source: str) -> None:
+    made = job(source=source, prompt=None, output="out.jsonl")
+    assert made.is_batch
+    assert made.messages == ()
+    assert Job.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize("source", ["a.csv", "a.tsv", "a.parquet", "a.txt"])
+def test_any_other_source_needs_a_prompt(source: str) -> None:
+    assert "prompt: missing" in refused(source=source, prompt=None)[0]
+
+
+def test_a_batch_file_may_have_one_model_put_into_all_bodies_and_no_stream() -> None:
+    params = {"model": "m", "stream": False}
+    assert job(source="b.jsonl", prompt=None, params=params).params == params
+    assert "model cannot be set" in refused(source="b.jsonl", params=params)[0]
+    assert "messages cannot be set" in refused(source="b.jsonl", prompt=None, params={"messages": []})[0]
+    assert "model must be the name" in refused(source="b.jsonl", prompt=None, params={"model": 1})[0]
+
+
 def test_the_defaults_are_those_of_the_contract() -> None:
     made = job()
     assert (made.retry.attempts, made.retry.backoff_s, made.retry.max_backoff_s) == (4, 1, 60)

@@ -59,7 +59,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         metavar="FORMAT",
-        help="jsonl, csv, tsv or parquet (by the ending).",
+        help="jsonl, csv, tsv or parquet (by the ending); of batch files also batch or run-batch.",
         rich_help_panel=OUT,
         show_default=False,
     ),
@@ -76,7 +76,9 @@ class AskOptions:
 
     prompt: Annotated[
         str | None,
-        _option("-p", "--prompt", metavar="TEXT|@FILE", help="The prompt: {{ column }}.", panel=ASK),
+        _option(
+            "-p", "--prompt", metavar="TEXT|@FILE", help="The prompt: {{ column }}; batch files need none.", panel=ASK
+        ),
     ] = None
     system: Annotated[str | None, _option("--system", metavar="TEXT|@FILE", help="A system message.", panel=ASK)] = None
     answer: Annotated[

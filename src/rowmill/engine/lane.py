@@ -37,8 +37,8 @@ class LaneConfig:
     """What a lane is told; times are in seconds.
 
     `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`; `price` is None when it is
-    unknown; `worst_usd` says what a request may cost at most, None where that is not known.  `pin`: rows never leave
-    the lane, whatever its trouble.
+    unknown, `price_of` stands in for it where requests name models of their own; `worst_usd` says what a request may
+    cost at most, None where that is not known.  `pin`: rows never leave the lane, whatever its trouble.
     """
 
     name: str
@@ -50,6 +50,7 @@ class LaneConfig:
     price: Price | None = None
     worst_usd: Callable[[Request], float] | None = None
     pin: bool = False
+    price_of: Callable[[Request], Price | None] | None = None
 
 
 class Lane:

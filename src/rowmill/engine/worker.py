@@ -17,7 +17,7 @@ from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.prompts import Prompt, TemplateFault
-from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Request, Row, Status
+from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
 from rowmill.steps import Done, Move, RetryRules, RowState, Wait, next_step
 
 EXCERPT_BYTES = 2000
@@ -150,7 +150,8 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
         return Done(Status.FAILED, None, "every column that the prompt uses is empty (--empty fail)")
     try:
         params, model = (rules.params, None) if rules.address is None else rules.address(row)
-        state.request = Request(rules.prompt.render(row), params, model)
+        request = rules.prompt.request(row, params)
+        state.request = request if model is None else request._replace(model=model)
     except TemplateFault as fault:
         return Done(Status.FAILED, None, str(fault))
     return None
@@ -215,7 +216,10 @@ def _count(
     lane: Lane, state: RowState, raw: RawReply | Failure, reply: Reply | None, failure: Failure | None
 ) -> float | None:
     """Adds tokens and cost of one attempt to its row's and its lane's; what it has cost."""
-    cost_usd = attempt_cost(lane.config.price, raw, reply, failure)
+    price, price_of = lane.config.price, lane.config.price_of
+    if price_of is not None and state.request is not None:
+        price = price_of(state.request)
+    cost_usd = attempt_cost(price, raw, reply, failure)
     if state.cost_usd is not None:
         state.cost_usd = None if cost_usd is None else state.cost_usd + cost_usd
     if reply is None:
@@ -273,10 +277,15 @@ def _attempt(
         raw.status if isinstance(raw, RawReply) else None,
         body,
         failure.message if failure is not None else None,
-        reply.request_id if reply is not None else None,
+        reply.request_id if reply is not None else _request_id(raw),
         usage.input_tokens,
         usage.output_tokens,
     )
+
+
+def _request_id(raw: RawReply | Failure) -> str | None:
+    """What a server calls a request that it refused, for who asks its keepers about it."""
+    return raw.headers.get("x-request-id") if isinstance(raw, RawReply) else None
 
 
 def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from rowmill.errors import JobError
@@ -22,6 +22,8 @@ READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
 
 MOST_ENDPOINTS = 100
 CASCADES = ("invalid", "refused", "truncated", "filtered", "failed")
+BATCH_READABLE = (".jsonl", ".ndjson", ".json")
+
 KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
 
 SECRET_PARAMETERS = frozenset(
@@ -69,6 +71,14 @@ def _number(value: float) -> str:
     return f"{int(value):,}" if value == value and abs(value) < 1e15 and value == int(value) else str(value)
 
 
+def may_be_batch(source: str) -> bool:
+    """Whether a source may hold the lines of a batch file, by its name; what it holds is seen when it is read."""
+    name = source.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    return name == "-" or name.endswith(BATCH_READABLE)
+
+
 def not_blank(text: str) -> str:
     if not text.strip():
         raise wrong("must not be empty")
@@ -114,6 +124,8 @@ def turns(value: Any) -> Any:
     """A prompt as text is one user message; `{user: text}` is `{role: user, content: text}`."""
     if isinstance(value, str):
         return ({"role": "user", "content": not_blank(value)},)
+    if value == ():  # none given: the lines of a batch file say what is asked
+        return ()
     if not isinstance(value, list | tuple) or not value:
         raise wrong("must be text, or a list of messages like `- user: text`")
     return tuple(_turn(place, turn) for place, turn in enumerate(value))
@@ -209,11 +221,25 @@ def in_flight(value: Any) -> Any:
     return value
 
 
+def job_params(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Bodies of a batch file name their model and may ask for a stream: there both may be set for all of them."""
+    if info.data.get("prompt") == ():
+        model = value.get("model")
+        if model is not None and not (isinstance(model, str) and model.strip()):
+            raise wrong("model must be the name that is sent in every body")
+        return _checked_params(value, OWN_PARAMS.keys() - {"model", "stream", "stream_options"})
+    return params(value)
+
+
 def params(value: dict[str, Any]) -> dict[str, Any]:
+    return _checked_params(value, OWN_PARAMS.keys())
+
+
+def _checked_params(value: dict[str, Any], refused: Set[str]) -> dict[str, Any]:
     from rowmill.expressions import is_template
 
     for name, content in value.items():
-        if name in OWN_PARAMS:
+        if name in refused:
             raise wrong(f"{name} cannot be set: {OWN_PARAMS[name]}")
         if name == "n" and content != 1:
             raise wrong("n cannot be set: a row has one answer")

@@ -205,15 +205,16 @@ class EndpointSpec(_Part):
 class Job(_Part):
     """All that the user decides; frozen, JSON-serialisable and free of secrets.
 
-    Times are in seconds; `sample` rows are drawn with `seed`; `limit` counts rows after `where` and `sample`.
+    Without a prompt the source is a batch file, whose lines say what is asked (see `bodies`).  Times are in
+    seconds; `sample` rows are drawn with `seed`; `limit` counts rows after `where` and `sample`.
     """
 
     source: Annotated[str, AfterValidator(checks.source)]
-    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns), AfterValidator(asks_something)]
+    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)] = Field(default=(), validate_default=True)
     system: Template | None = None
     answer: AnswerSpec | None = None
     endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.endpoints)]
-    params: Params = {}
+    params: Annotated[dict[str, JsonValue], AfterValidator(checks.job_params)] = {}
     budget_usd: Money | None = None
     retry: RetrySpec = RetrySpec()
     timeout_s: Seconds = 120.0
@@ -222,7 +223,7 @@ class Job(_Part):
     max_duration_s: Seconds | None = None
     max_outage_s: Pause = 600.0
     output: Annotated[str, AfterValidator(checks.output)] = ""
-    format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
+    format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None = None
     run_file: Text | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
@@ -257,6 +258,11 @@ class Job(_Part):
         return turns if self.system is None or turns[0].role == "system" else (Message("system", self.system), *turns)
 
     @property
+    def is_batch(self) -> bool:
+        """Whether the rows are requests themselves."""
+        return not self.prompt
+
+    @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
         return self.run_file or f"{self.output}.rowmill"
@@ -267,6 +273,15 @@ class Job(_Part):
         if endpoints and endpoints[-1].cascade:
             raise PydanticCustomError("cascade", "the last endpoint has a cascade, and there is none after it to go to")
         return endpoints
+
+    @field_validator("prompt")
+    @classmethod
+    def _asks_something(cls, turns: tuple[Turn, ...], info: ValidationInfo) -> tuple[Turn, ...]:
+        if not turns:
+            if not checks.may_be_batch(info.data.get("source", "")):
+                raise PydanticCustomError("missing", "missing")
+            return turns
+        return asks_something(turns)
 
     @field_validator("system")
     @classmethod
@@ -285,7 +300,7 @@ class Job(_Part):
 
     def to_json(self) -> bytes:
         """The job as JSON, as the run file keeps it."""
-        return self.model_dump_json(by_alias=True).encode()
+        return self.model_dump_json(by_alias=True, exclude={"prompt"} if self.is_batch else None).encode()
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Job:

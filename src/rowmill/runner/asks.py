@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from rowmill.addressing import Address, compile_address
+from rowmill.bodies import batch_bodies
 from rowmill.errors import JobError
 from rowmill.expressions import compile_expression
 from rowmill.job import EndpointSpec, Job
@@ -36,7 +37,7 @@ class Ask:
     def request(self, row: Row) -> Request:
         """What is sent for a row.  Raises TemplateFault."""
         params, model = (self.params, None) if self.address is None else self.address.of(row)
-        return Request(self.prompt.render(row), params, model)
+        return self.prompt.request(row, params)._replace(model=model)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def compile_asks(job: Job) -> Asks:
     for place, endpoint in enumerate(job.endpoints):
         messages = job.messages_of(endpoint)
         if messages not in shared:
-            prompt = _gather(faults, partial(compile_prompt, messages))
+            prompt = batch_bodies() if job.is_batch else _gather(faults, partial(compile_prompt, messages))
             if prompt is not None:
                 shared[messages] = prompt
         made = _gather(faults, partial(_addressed, job, endpoint))

@@ -8,13 +8,15 @@ from typing import Any
 
 from rowmill.answers import AnswerSchema
 from rowmill.confusion import Accuracy
-from rowmill.errors import RunFileError
+from rowmill.errors import JobError, RunFileError
 from rowmill.job import Job, apply_overrides
 from rowmill.outputs import Batch, failure_record
+from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
+from rowmill.runner.batch_results import write_results
 from rowmill.runner.collector import rare_collections
-from rowmill.runner.plan import columns_of
+from rowmill.runner.plan import columns_of, form_of
 from rowmill.runner.rereading import Reread
 from rowmill.sinks import check_writable, create_sink, format_of
 from rowmill.sinks.jsonl import JsonLinesFile
@@ -56,11 +58,13 @@ def export(
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
-    form = format or format_of(target)
     check_writable(target)
     reader = RunFileReader(run_file_of(output, run_file), checked=False)
     try:
         job = stored_job(reader)
+        form = form_of(job, target, format) if answer is None else format or format_of(target)
+        if answer is not None and form in RESULT_FORMS:
+            raise JobError(f"answer: --format {form} has no columns for it; take one of the two out")
         changes: dict[str, Any] = {"escape_formulas": escape_formulas or job.escape_formulas}
         if answer_prefix is not None:
             changes["answer_prefix"] = answer_prefix
@@ -71,7 +75,10 @@ def export(
         if answer is not None:
             job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": answer})
             reread = Reread(job)
-        written = write_output(reader, job, target, form, salvage=True, reread=reread)
+        if form in RESULT_FORMS:
+            written = write_results(reader, target, failures_path(target), form, salvage=True).rows
+        else:
+            written = write_output(reader, job, target, form, salvage=True, reread=reread)
         if reader.lost_chunks:
             raise RunFileError(
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rowmill.ports import Transport
     from rowmill.providers.http import HttpShape
 
+TAKES_BODIES = ("openai", "local")  # providers that a batch file's bodies can be sent to
 LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 
@@ -35,6 +36,7 @@ class Endpoint:
 
     `given` is a provider that there is already (a function): none is opened then.  Endpoints with one `quota` spend
     the same one.
+    `batch`: what is sent are the bodies of a batch file.
     """
 
     spec: EndpointSpec
@@ -44,6 +46,7 @@ class Endpoint:
     given: WritingProvider | None = None
     label: str | None = None
     quota: object = None
+    batch: bool = False
 
     @property
     def name(self) -> str:
@@ -106,8 +109,13 @@ def resolve_endpoints(job: Job) -> list[Endpoint]:
     for spec, label in zip(job.endpoints, endpoint_names(job.endpoints), strict=True):
         try:
             resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
+            if job.is_batch and resolved.provider not in TAKES_BODIES:
+                raise JobError(
+                    f"{spec.model} speaks a dialect of its own, and the bodies of a batch file are OpenAI's; "
+                    "name an OpenAI-compatible endpoint, or give -p/--prompt"
+                )
             credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
-            endpoint = Endpoint(spec, resolved, credentials, label=label)
+            endpoint = Endpoint(spec, resolved, credentials, label=label, batch=job.is_batch)
             if resolved.provider == "http":
                 make_provider(NoTransport(), endpoint, None)  # finds what is wrong with body and paths
             endpoints.append(endpoint)
@@ -178,12 +186,16 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
     if endpoint.resolved.provider == "local":
         from rowmill.providers.local import LocalProvider
 
-        return await LocalProvider.open(transport, endpoint.resolved, schema)
+        return await LocalProvider.open(transport, endpoint.resolved, schema, batch=endpoint.batch)
     return make_provider(transport, endpoint, schema)
 
 
 def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
     """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
+    if endpoint.batch:
+        from rowmill.providers.openai_batch import BatchProvider
+
+        return BatchProvider(transport, endpoint.resolved, endpoint.credentials)
     if endpoint.resolved.provider == "anthropic":
         from rowmill.providers.anthropic import AnthropicProvider
 

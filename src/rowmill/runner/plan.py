@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema
+from rowmill.bodies import looks_like_batch
+from rowmill.chunks import ObjectChunk
 from rowmill.errors import JobError, OutputError
 from rowmill.expressions import compile_expression
 from rowmill.job import Job, definition
+from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
 from rowmill.outputs import AnswerColumn, OutputColumns
+from rowmill.outputs.openai_batch import BATCH, RESULT_FORMS
 from rowmill.ports import Chunk, Source
 from rowmill.prompts import Prompt, check_columns
 from rowmill.routing import Route, Router
@@ -66,7 +70,8 @@ class Plan:
     def output_columns(self, inputs: Sequence[str], **shown: bool) -> OutputColumns:
         """The output's columns for these input columns; raises OutputError for clashes."""
         columns = columns_of(self.job, self.schema, inputs, **shown)
-        columns.check()
+        if self.format not in RESULT_FORMS:
+            columns.check()
         return columns
 
     def definition(self) -> dict[str, Any]:
@@ -76,15 +81,41 @@ class Plan:
 
 def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
-    faults: list[str] = []
+    faults = _not_for_batch(job) if job.is_batch else []
     asks = _gather(faults, lambda: compile_asks(job))
     schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
-    form = _gather(faults, lambda: job.format or format_of(job.output))
+    form = _gather(faults, lambda: form_of(job, job.output, job.format))
     _gather(faults, lambda: check_writable(job.output))
     if faults or asks is None or form is None:
         raise JobError(*faults)
     run_path = Path(run_file or job.run_file_path)
     return Plan(job, asks.each[0].prompt, schema, asks.key_names, Path(job.output), run_path, form, asks)
+
+
+def form_of(job: Job, path: str, stated: str | None) -> str:
+    """The format that `path` is written in; the results of a batch file are in the Batch API's shape unless stated.
+
+    Raises OutputError.
+    """
+    if stated in RESULT_FORMS and not job.is_batch:
+        raise OutputError(f"--format {stated} is for the results of batch files, which are run without a prompt")
+    form = stated or format_of(path)
+    return BATCH if job.is_batch and stated is None and form == "jsonl" else form
+
+
+def _not_for_batch(job: Job) -> list[str]:
+    """What a job without a prompt cannot have, one sentence each."""
+    why = "there is no prompt, and the lines of a batch file say themselves what is asked"
+    faults = []
+    if job.system is not None:
+        faults.append(f"system: {why}; take it out, or give -p/--prompt")
+    if job.answer is not None:
+        faults.append(f"answer: {why}; take it out, or read the replies by it afterwards: rowmill export --answer")
+    if any(endpoint.prompt is not None for endpoint in job.endpoints):
+        faults.append(f"endpoints: a prompt of an endpoint's own: {why}; take it out, or give -p/--prompt")
+    if job.empty != "send":
+        faults.append(f"empty: {why}; take it out, or give -p/--prompt")
+    return faults
 
 
 def columns_of(
@@ -109,11 +140,15 @@ def columns_of(
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The opened input: its chosen rows, and how many there may be (None: not known before it is read)."""
+    """The opened input: its chosen rows, and how many there may be (None: not known before it is read).
+
+    `notes` is what the user should know about them, a sentence each.
+    """
 
     chunks: Iterator[Chunk]
     size_hint: int | None
     is_empty: bool
+    notes: Sequence[str] = ()
 
 
 def open_input(plan: Plan, source: Source | None = None) -> Input:
@@ -145,14 +180,42 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
         _check_first(plan, first)
     chosen = where is not None or job.sample is not None or job.limit is not None
     hint = None if chosen else source.size_hint()
-    return Input(itertools.chain((first,), chunks), hint, is_empty=False)
+    notes = _batch_notes(job, first) if job.is_batch else ()
+    return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes)
 
 
 def _check_first(plan: Plan, first: Chunk) -> None:
+    if plan.job.is_batch and not looks_like_batch(_first_line(first)):
+        raise JobError(
+            f"prompt: {MISSING['prompt']}; only a batch file needs none, and the first line of {plan.job.source} "
+            "has no custom_id, url and body"
+        )
     if len(first.faults) < len(first):
         plan.check(first.columns)
         _check_expected(plan.job, first.columns)
     plan.output_columns(first.columns)
+
+
+def _first_line(chunk: Chunk) -> Mapping[str, Any]:
+    """The first JSON object among the input's lines."""
+    lines = chunk.records() if isinstance(chunk, ObjectChunk) else iter(())
+    return next((line for at, line in enumerate(lines) if at not in chunk.faults), {})
+
+
+def _batch_notes(job: Job, first: Chunk) -> list[str]:
+    """Which of two models and parameters count, where body and job both name them."""
+    notes = []
+    if job.params:
+        notes.append(f"{', '.join(job.params)}: the job's go over those of every body")
+    body = _first_line(first).get("body")
+    named = body.get("model") if isinstance(body, Mapping) else None
+    asked = job.endpoints[0].model
+    if isinstance(named, str) and "model" not in job.params and asked != named and not asked.endswith(f"/{named}"):
+        notes.append(
+            f"bodies keep the models that they name (the first: {named}); -m {asked} says where they are sent, "
+            "and --param model=NAME puts one model into all of them"
+        )
+    return notes
 
 
 def _check_expected(job: Job, columns: Sequence[str]) -> None:

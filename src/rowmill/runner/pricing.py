@@ -46,7 +46,7 @@ def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
                 f"budget_usd: the price of {endpoint.name} is unknown; state it in a job file, in USD for a million "
                 f"tokens: endpoints: [{{model: {endpoint.name}, price: {{input: 0.15, output: 0.6}}}}]"
             )
-        if max_tokens_of(job, endpoint) is None and not _limits_each_row(job, endpoint):
+        if max_tokens_of(job, endpoint) is None and not (_limits_each_row(job, endpoint) or job.is_batch):
             faults.append(
                 f"budget_usd: {endpoint.name} needs a limit on the tokens of an answer; give --max-tokens, "
                 "or the key params.max_tokens"

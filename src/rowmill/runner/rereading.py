@@ -34,7 +34,7 @@ class Reread:
         self._parsers: dict[str, Callable[[str], object]] = {}
         for spec, name in zip(job.endpoints, endpoint_names(job.endpoints), strict=True):
             resolved = replace(resolve(spec.model, spec.url), key_env=None, key_required=False)
-            endpoint = Endpoint(spec, resolved, Credentials(resolved, environment={}))
+            endpoint = Endpoint(spec, resolved, Credentials(resolved, environment={}), batch=job.is_batch)
             self._providers[name] = make_provider(NoTransport(), endpoint, self._schema)
             if spec.parse is not None:
                 self._parsers[name] = python_function(spec.parse)

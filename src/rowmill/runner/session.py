@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowmill.bodies import BatchBodies
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane, LaneConfig
@@ -21,6 +22,7 @@ from rowmill.limits.spend import Budget
 from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status
+from rowmill.runner.body_prices import BodyPrices
 from rowmill.runner.lanes import Endpoint, WritingProvider, gates, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
@@ -128,7 +130,7 @@ class Session:
         ways = [self._trial.gate] if self._trial else gates(self._endpoints, clock)
         for place, home in enumerate(router.homes()):
             endpoint, provider = self._endpoints[place], providers[place]
-            config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
+            config = self._priced(self._bounded(endpoint, self._worst_usd(endpoint, provider)), endpoint, provider)
             lane = Lane(
                 config, provider, feeds[home], clock, run.tell, ways[place], run.roster, is_home=home is not None
             )
@@ -171,7 +173,10 @@ class Session:
             frozenset(map(Status, job.endpoints[place].cascade)),
         )
         address = None if ask.address is None else ask.address.of
-        return RowRules(ask.prompt, ask.params, self._plan.schema, retry, job.empty, address, ask.parse)
+        prompt = ask.prompt
+        if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
+            prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[place]).fault)
+        return RowRules(prompt, ask.params, self._plan.schema, retry, job.empty, address, ask.parse)
 
     def _followed(self, number: int) -> None:
         """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""
@@ -192,6 +197,13 @@ class Session:
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
         return worst_case_of(self._plan.job, endpoint, provider.body)
+
+    def _priced(self, config: LaneConfig, endpoint: Endpoint, provider: WritingProvider) -> LaneConfig:
+        """The lane's configuration, with prices of its own for each body of a batch file."""
+        if not endpoint.batch:
+            return config
+        prices = BodyPrices(self._plan.job, endpoint)
+        return replace(config, price_of=prices.of, worst_usd=prices.worst_usd(provider.body))
 
     def _budget(self) -> Budget | None:
         limit_usd = self._plan.job.budget_usd

@@ -13,8 +13,10 @@ from rowmill.errors import ChangedError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint, version_keys
+from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
+from rowmill.runner.batch_results import write_results
 from rowmill.runner.exporting import failures_path, write_failures, write_output
 from rowmill.runner.lanes import Endpoint, redactor
 from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
@@ -64,7 +66,7 @@ class Start:
                     )
                 )
             self._warn_of_kill(reader)
-            for words in odd_prices(endpoints):
+            for words in (*odd_prices(endpoints), *(opened.notes if opened is not None else ())):
                 self._tell(Notice(words))
         finally:
             reader.close()
@@ -239,8 +241,11 @@ class Start:
             path = failures_path(job.output)
             return job.output, str(path) if path.exists() else None, Found.stored(reader.fact("accuracy"))
         accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
-        write_output(reader, job, job.output, self.plan.format, accuracy=accuracy)
-        failures = write_failures(reader, job.output, counts)
+        if self.plan.format in RESULT_FORMS:
+            failures = write_results(reader, job.output, failures_path(job.output), self.plan.format).failures
+        else:
+            write_output(reader, job, job.output, self.plan.format, accuracy=accuracy)
+            failures = write_failures(reader, job.output, counts)
         found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
         writer = Writer(self.plan.run_file, bytes)
         writer.do(lambda c: changes.remember_written(c, _seal(job), json.dumps(found)))
