@@ -8,14 +8,18 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
+from rowmill import databases
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
+
+if TYPE_CHECKING:
+    from rowmill.job.model import Job
 
 COMPRESSED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
@@ -75,16 +79,57 @@ def not_blank(text: str) -> str:
 
 def source(text: str) -> str:
     if text.startswith(DATABASES):
-        raise wrong(refusal("a database as the source"))
-    return not_blank(text)
+        raise wrong(refusal("such a database as the source"))
+    return _address(text) if databases.is_database(text) else not_blank(text)
 
 
 def output(text: str) -> str:
     if text.startswith(DATABASES):
-        raise wrong(refusal("a database as the output"))
+        raise wrong(refusal("such a database as the output"))
     if text == "-":
         raise wrong("must be a file: the run file stands beside it")
-    return not_blank(text)
+    return _address(text) if databases.is_database(text) else not_blank(text)
+
+
+def _address(text: str) -> str:
+    try:
+        return text if isinstance(text, databases.Address) else databases.address(text)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+
+
+def table(text: str) -> str:
+    try:
+        databases.table(text)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+    return text
+
+
+def database_keys(job: Job) -> None:
+    """Refuses `query`, `table`, `mode` and `id` where they do not fit source and output, or are missing."""
+    reads, writes = (isinstance(end, databases.Address) for end in (job.source, job.output))
+    if reads and writes and job.query is None:
+        raise wrong(
+            "both source and output are databases, so `table` is the output's: "
+            'say what to read with --query "SELECT * FROM ..."'
+        )
+    if reads and (job.query is None) == (job.table is None) and not writes:
+        raise wrong("a database as the source needs one of --query and --table")
+    if writes and job.table is None:
+        raise wrong("a database as the output needs --table, the table to write")
+    if job.query is not None and not reads:
+        raise wrong("`query` is for a database as the source")
+    if job.table is not None and not reads and not writes:
+        raise wrong("`table` is for a database as the source or the output")
+    if not writes and (job.id is not None or job.mode != "create"):
+        raise wrong("`mode` and `id` are for a database as the output")
+    if (job.mode == "upsert") != (job.id is not None) and writes:
+        raise wrong("--mode upsert and --id COLUMN go together: the column tells which row of the table is meant")
+    if writes and job.format is not None:
+        raise wrong("`format` is for files; a database has its own")
+    if reads and (job.encoding is not None or job.delimiter is not None):
+        raise wrong("`encoding` and `delimiter` are for files of text")
 
 
 def template(text: str) -> str:

@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
+from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
 from rowmill.job.checks import between
 from rowmill.prices import PriceSpec
@@ -185,6 +186,8 @@ class Job(_Part):
     """
 
     source: Annotated[str, AfterValidator(checks.source)]
+    query: Text | None = None
+    table: Annotated[str, AfterValidator(checks.table)] | None = None
     prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)]
     system: Template | None = None
     answer: AnswerSpec | None = None
@@ -199,6 +202,8 @@ class Job(_Part):
     max_outage_s: Pause = 600.0
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
+    mode: Mode = "create"
+    id: Text | None = None
     run_file: Text | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
@@ -226,9 +231,24 @@ class Job(_Part):
         return turns if self.system is None else (Message("system", self.system), *turns)
 
     @property
+    def target(self) -> Target | None:
+        """The table that the output goes to; None where it is a file."""
+        if not isinstance(self.output, Address) or self.table is None:
+            return None
+        return Target(self.output, self.table, self.mode, self.id)
+
+    @property
+    def stem(self) -> str:
+        """What the names of the run file and of the file of failures begin with: the output, where it is a file."""
+        target = self.target
+        if target is None:
+            return self.output
+        return target.stem() if self.run_file is None else self.run_file.removesuffix(".rowmill")
+
+    @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
-        return self.run_file or f"{self.output}.rowmill"
+        return self.run_file or f"{self.stem}.rowmill"
 
     @field_validator("prompt")
     @classmethod
@@ -250,6 +270,7 @@ class Job(_Part):
     def _names_its_output(self) -> Self:
         if not self.output:
             object.__setattr__(self, "output", default_output(self.source))
+        checks.database_keys(self)
         if self.schema_spec is not None and "response_format" in self.params:
             raise PydanticCustomError("clash", "params.response_format and answer.schema exclude each other")
         return self

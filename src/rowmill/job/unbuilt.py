@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
-    "": frozenset({"query", "table"}),
+    "": frozenset(),
     "endpoints": frozenset(
         {
             "parse",
@@ -22,16 +22,11 @@ KEYS: Mapping[str, frozenset[str]] = {
     ),
 }
 
-OPTIONS = frozenset(
-    {
-        "--query",
-        "--table",
-    }
-)
+OPTIONS: frozenset[str] = frozenset()
 
 COMMANDS: Mapping[str, str] = {}
 
-DATABASES = ("postgresql://", "postgres://", "sqlite://", "duckdb://", "mysql://")
+DATABASES = ("mysql://", "mariadb://", "mssql://", "oracle://", "snowflake://", "bigquery://")
 
 
 def refusal(name: str) -> str:

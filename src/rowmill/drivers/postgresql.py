@@ -1,0 +1,138 @@
+"""Owns a connection to PostgreSQL: how it is made, its transaction, its errors in words; must not know rows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rowmill.databases import Address
+from rowmill.errors import DatabaseError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_BYTES = 1 << 20
+# A server that has vanished is noticed within about a minute; what the URL says about it goes before.
+_PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "application_name": "rowmill",
+}
+_PATIENCE_VARIABLES = {"connect_timeout": "PGCONNECT_TIMEOUT", "application_name": "PGAPPNAME"}
+
+
+class PostgresqlConnection:
+    """One connection, always within a transaction; use it in a `with`.  Raises DatabaseError."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connection: Any = None
+
+    def __enter__(self) -> PostgresqlConnection:
+        self.open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Connects."""
+        try:
+            import adbc_driver_postgresql.dbapi as driver
+        except ImportError:
+            raise DatabaseError("PostgreSQL needs a driver: pip install 'rowmill[postgresql]'") from None
+        url = _url(self._address)
+        with self._translated():
+            self._connection = driver.connect(url)
+
+    def execute(self, sql: str) -> None:
+        """Runs one statement."""
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
+        """What a small query gives."""
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            found: Sequence[tuple[Any, ...]] = cursor.fetchall()
+            return found
+
+    def schema(self, query: str) -> pa.Schema:
+        """The columns that a query would give; it is prepared, not run."""
+        with self._translated(), self._connection.cursor() as cursor:
+            return cursor.adbc_execute_schema(query)
+
+    def batches(self, query: str) -> Iterator[pa.RecordBatch]:
+        """What a query gives, streamed by COPY about a megabyte at a time, as fast as it is taken."""
+        options = {"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)}
+        with self._translated(), self._connection.cursor(adbc_stmt_kwargs=options) as cursor:
+            cursor.execute(query)
+            yield from cursor.fetch_record_batch()
+
+    def ingest(self, table_name: str, table: pa.Table) -> None:
+        """Appends to a temporary table by COPY."""
+        with self._translated(), self._connection.cursor() as cursor:
+            cursor.adbc_ingest(table_name, table, mode="append", temporary=True)
+
+    def commit(self) -> None:
+        """Ends the transaction; what was done in it stays."""
+        with self._translated():
+            self._connection.commit()
+
+    def close(self) -> None:
+        """Ends the transaction, undone unless committed, and the connection; may be called twice."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):  # whatever a broken connection says now was said before
+                connection.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        import pyarrow as pa
+        from adbc_driver_manager import Error
+
+        try:
+            yield
+        except (Error, OSError, pa.ArrowException) as error:
+            words = self._address.redact(_words(str(error)), os.environ)
+            raise DatabaseError(words) from None
+
+
+def _url(address: Address) -> str:
+    try:
+        url = address.connection_url(os.environ)
+    except KeyError as missing:
+        raise DatabaseError(
+            f"the password is to come from the environment variable {missing.args[0]}, which is not set"
+        ) from None
+    query = url.partition("?")[2]
+    named = {part.partition("=")[0] for part in query.split("&")}
+    added = [
+        f"{name}={value}"
+        for name, value in _PATIENCE.items()
+        if name not in named and _PATIENCE_VARIABLES.get(name, "") not in os.environ
+    ]
+    return url + ("&" if query else "" if url.endswith("?") else "?") + "&".join(added)
+
+
+def _words(message: str) -> str:
+    """The server's own sentence out of what the driver wrapped around it."""
+    said = re.search(r"(?:ERROR|FATAL):\s+(.*)", message)
+    detail = re.search(r"DETAIL:\s+(.*)", message)
+    if said is not None:
+        words = said[1].strip()
+        return f"{words} ({detail[1].strip()})" if detail is not None else _with_advice(words)
+    words = re.sub(r"^(?:[A-Z_]+: )?(?:\[libpq\] )?(?:Failed to connect: )?", "", message.strip())
+    words = re.sub(r"^PQ\w+\(\) failed: ", "", words)
+    return _with_advice(words.splitlines()[0].strip() if words else "the connection broke off")
+
+
+def _with_advice(words: str) -> str:
+    if "password" in words:
+        words += " (a password comes from PGPASSWORD, ~/.pgpass, or the URL: user:$NAME@host names a variable)"
+    return words
