@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowmill.databases import Address
@@ -31,6 +31,7 @@ class PostgresqlConnection:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._opened = contextlib.ExitStack()
         self._connection: Any = None
 
     def __enter__(self) -> PostgresqlConnection:
@@ -43,41 +44,66 @@ class PostgresqlConnection:
     def open(self) -> None:
         """Connects."""
         try:
-            import adbc_driver_postgresql.dbapi as driver
+            # Not its DB-API, which imports pandas and polars where they are installed.
+            import adbc_driver_manager as manager
+            import adbc_driver_postgresql as driver
         except ImportError:
             raise DatabaseError("PostgreSQL needs a driver: pip install 'rowmill[postgresql]'") from None
         url = _url(self._address)
         with self._translated():
-            self._connection = driver.connect(url)
+            self._opened = contextlib.ExitStack()
+            database = self._opened.enter_context(driver.connect(url))
+            self._connection = self._opened.enter_context(manager.AdbcConnection(database))
+            self._connection.set_autocommit(False)
 
     def execute(self, sql: str) -> None:
         """Runs one statement."""
-        with self._translated(), self._connection.cursor() as cursor:
-            cursor.execute(sql)
+        with self._translated(), self._statement(sql) as statement:
+            statement.execute_update()
 
-    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
+    def rows(self, sql: str) -> Sequence[Mapping[str, Any]]:
         """What a small query gives."""
-        with self._translated(), self._connection.cursor() as cursor:
-            cursor.execute(sql)
-            found: Sequence[tuple[Any, ...]] = cursor.fetchall()
-            return found
+        return [row for batch in self.batches(sql) for row in batch.to_pylist()]
 
     def schema(self, query: str) -> pa.Schema:
         """The columns that a query would give; it is prepared, not run."""
-        with self._translated(), self._connection.cursor() as cursor:
-            return cursor.adbc_execute_schema(query)
+        import pyarrow as pa
+
+        with self._translated(), self._statement(query) as statement:
+            return pa.schema(statement.execute_schema())
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """What a query gives, streamed by COPY about a megabyte at a time, as fast as it is taken."""
-        options = {"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)}
-        with self._translated(), self._connection.cursor(adbc_stmt_kwargs=options) as cursor:
-            cursor.execute(query)
-            yield from cursor.fetch_record_batch()
+        import pyarrow as pa
+
+        with self._translated(), self._statement(query) as statement:
+            statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
+            handle, _ = statement.execute_query()
+            with pa.RecordBatchReader.from_stream(handle) as reader:
+                yield from reader
 
     def ingest(self, table_name: str, table: pa.Table) -> None:
         """Appends to a temporary table by COPY."""
-        with self._translated(), self._connection.cursor() as cursor:
-            cursor.adbc_ingest(table_name, table, mode="append", temporary=True)
+        from adbc_driver_manager import StatementOptions
+
+        options = {
+            StatementOptions.INGEST_TARGET_TABLE.value: table_name,
+            StatementOptions.INGEST_MODE.value: "adbc.ingest.mode.append",
+            StatementOptions.INGEST_TEMPORARY.value: "true",
+        }
+        with self._translated(), self._statement(None) as statement:
+            statement.set_options(**options)
+            statement.bind_stream(table.to_reader())
+            statement.execute_update()
+
+    @contextlib.contextmanager
+    def _statement(self, sql: str | None) -> Iterator[Any]:
+        from adbc_driver_manager import AdbcStatement
+
+        with AdbcStatement(self._connection) as statement:
+            if sql is not None:
+                statement.set_sql_query(sql)
+            yield statement
 
     def commit(self) -> None:
         """Ends the transaction; what was done in it stays."""
@@ -86,10 +112,8 @@ class PostgresqlConnection:
 
     def close(self) -> None:
         """Ends the transaction, undone unless committed, and the connection; may be called twice."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(Exception):  # whatever a broken connection says now was said before
-                connection.close()
+        with contextlib.suppress(Exception):  # whatever a broken connection says now was said before
+            self._opened.close()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:

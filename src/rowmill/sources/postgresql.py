@@ -112,6 +112,8 @@ def _array(array: Any, column: _Column) -> Any:
 
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))  # what the driver notes about the items goes
     if column.decimal is None:
         return array
     try:
