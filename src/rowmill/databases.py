@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast, get_args
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 Kind = Literal["postgresql", "sqlite", "duckdb"]
@@ -17,6 +17,7 @@ _KINDS: Mapping[str, Kind] = {
     "sqlite": "sqlite",
     "duckdb": "duckdb",
 }
+_LONGEST_NAME_BYTES = 63
 _SECRET_PARAMETERS = ("password", "sslpassword")
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _PART = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
@@ -196,3 +197,69 @@ class Target:
             return f"{self.address.path}.{name}"
         database = re.sub(r"[^\w-]+", "_", self.address.database)
         return f"{database}.{name}"
+
+
+def make_target(output: Address, table_name: str | None, mode: str | None, id: str | None) -> Target:
+    """The target that an output and its options name.  Raises ValueError with what is wrong."""
+    if table_name is None:
+        raise ValueError("a database as the output needs --table, the table to write")
+    if mode is not None and mode not in get_args(Mode):
+        raise ValueError(f"--mode must be one of {', '.join(get_args(Mode))}, not {mode}")
+    if (mode == "upsert") != (id is not None):
+        raise ValueError("--mode upsert and --id COLUMN go together: the column tells which row of the table is meant")
+    table(table_name)
+    return Target(output, table_name, cast("Mode", mode or "create"), id)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a run has written into a table, so that it knows the table again.
+
+    `settled` is false from before the commit until it is known to have happened; `before` is how many rows stood there.
+    """
+
+    address: str
+    table_name: str
+    mode: str
+    names: tuple[str, ...]
+    rows: int
+    before: int = 0
+    settled: bool = False
+
+    def is_of(self, target: Target) -> bool:
+        """Whether it is about this table."""
+        return self.address == str(target.address) and target.table == table(self.table_name)
+
+
+def name_faults(kind: Kind, names: Sequence[str]) -> list[str]:
+    """One sentence for every column name that such a database would refuse or change."""
+    faults = []
+    for name in names:
+        if not name or "\0" in name:
+            faults.append(f"no column of a database can be called {name!r}")
+        elif kind == "postgresql" and len(name.encode()) > _LONGEST_NAME_BYTES:
+            faults.append(f"PostgreSQL would cut the name of column {name!r} to {_LONGEST_NAME_BYTES} bytes: rename it")
+    if kind != "postgresql":
+        seen: dict[str, str] = {}
+        for name in names:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                faults.append(f"columns {other!r} and {name!r} are one to the database: rename one of them")
+    return faults
+
+
+def bad_ids(name: str, missing: Sequence[int], twice: Sequence[tuple[int, int]]) -> str:
+    """The sentence that refuses a key which does not tell every row; rows by index, as many as are worth naming."""
+    faults = []
+    if missing:
+        faults.append(f"row{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} without a value")
+    faults += [f"rows {one} and {other} with the same" for one, other in twice]
+    return (
+        f"--id {name}: {'; '.join(faults)}: the key of an upsert has to tell every row from every other; "
+        "choose another column, or another --mode"
+    )
+
+
+def shown(output: str, table_name: str | None) -> str:
+    """An output in words, without a password."""
+    return f"table {table_name} of {address(output)}" if is_database(output) else output

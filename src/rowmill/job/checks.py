@@ -108,7 +108,8 @@ def table(text: str) -> str:
 
 def database_keys(job: Job) -> None:
     """Refuses `query`, `table`, `mode` and `id` where they do not fit source and output, or are missing."""
-    reads, writes = (isinstance(end, databases.Address) for end in (job.source, job.output))
+    reads = isinstance(job.source, databases.Address)
+    writes = isinstance(job.output, databases.Address)
     if reads and writes and job.query is None:
         raise wrong(
             "both source and output are databases, so `table` is the output's: "
@@ -116,16 +117,17 @@ def database_keys(job: Job) -> None:
         )
     if reads and (job.query is None) == (job.table is None) and not writes:
         raise wrong("a database as the source needs one of --query and --table")
-    if writes and job.table is None:
-        raise wrong("a database as the output needs --table, the table to write")
     if job.query is not None and not reads:
         raise wrong("`query` is for a database as the source")
     if job.table is not None and not reads and not writes:
         raise wrong("`table` is for a database as the source or the output")
     if not writes and (job.id is not None or job.mode != "create"):
         raise wrong("`mode` and `id` are for a database as the output")
-    if (job.mode == "upsert") != (job.id is not None) and writes:
-        raise wrong("--mode upsert and --id COLUMN go together: the column tells which row of the table is meant")
+    if isinstance(job.output, databases.Address):
+        try:
+            databases.make_target(job.output, job.table, job.mode, job.id)
+        except ValueError as error:
+            raise wrong(str(error)) from None
     if writes and job.format is not None:
         raise wrong("`format` is for files; a database has its own")
     if reads and (job.encoding is not None or job.delimiter is not None):

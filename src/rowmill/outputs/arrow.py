@@ -1,9 +1,9 @@
 """Owns how output rows become Arrow: one schema for all of them, and batches of it; must not know files.
 
 Text stays text and Arrow types stay as they are.  A text that stands for more (JSON, a UUID, a number of any length)
-may carry a mark that says so, by which a database gives it a type of its own.  A column of JSON values is int64, double or boolean where
-all its values are and none would change by it; text where they are text; and otherwise (nested, mixed, or
-numbers that would lose digits) a string column in which text stands as it is and everything else as JSON.
+may carry a mark that says so, by which a database gives it a type of its own.  A column of JSON values is int64, double
+or boolean where all its values are and none would change by it; text where they are text; and otherwise (nested,
+mixed, or numbers that would lose digits) a string column in which text stands as it is and everything else as JSON.
 """
 
 from __future__ import annotations

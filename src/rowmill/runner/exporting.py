@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema
 from rowmill.confusion import Accuracy
-from rowmill.errors import RunFileError
+from rowmill.databases import address, is_database, make_target
+from rowmill.errors import JobError, OutputError, RunFileError
 from rowmill.job import Job, apply_overrides
 from rowmill.outputs import Batch, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.collector import rare_collections
+from rowmill.runner.places import FilePlace, Place, TablePlace
 from rowmill.runner.plan import columns_of
 from rowmill.runner.rereading import Reread
-from rowmill.sinks import check_writable, create_sink, format_of
+from rowmill.sinks import check_target, check_writable, format_of
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
@@ -28,6 +31,11 @@ def run_file_of(output: str, run_file: str | None) -> Path:
     """Where the run file of an output is; the run file itself may be named in its place."""
     if run_file is not None:
         return Path(run_file)
+    if is_database(output):
+        raise JobError(
+            "the run file of a database's output has a name of its own, like shop.reviews.rowmill (a run names it at "
+            "its end): name the run file in place of the database"
+        )
     return Path(output) if output.endswith(".rowmill") else Path(output + ".rowmill")
 
 
@@ -45,6 +53,9 @@ def export(
     run_file: str | None = None,
     target: str,
     format: str | None = None,
+    table: str | None = None,
+    mode: str | None = None,
+    id: str | None = None,
     escape_formulas: bool = False,
     answer_prefix: str | None = None,
     meta_prefix: str | None = None,
@@ -52,16 +63,18 @@ def export(
 ) -> int:
     """Writes the finished rows of a run, also while it runs, and returns how many.
 
+    `target` is a file, or a database with `table`, `mode` and `id` as a job has them.
     `answer` is another schema, under which the stored replies are read again; nothing is sent.
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
-    form = format or format_of(target)
-    check_writable(target)
+    place = _export_place(target, format, table, mode, id)
     reader = RunFileReader(run_file_of(output, run_file), checked=False)
     try:
         job = stored_job(reader)
-        changes: dict[str, Any] = {"escape_formulas": escape_formulas or job.escape_formulas}
+        changes: dict[str, Any] = {}
+        if isinstance(place, FilePlace) and (escape_formulas or job.escape_formulas):
+            place = replace(place, escape_formulas=True)
         if answer_prefix is not None:
             changes["answer_prefix"] = answer_prefix
         if meta_prefix is not None:
@@ -71,7 +84,7 @@ def export(
         if answer is not None:
             job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": answer})
             reread = Reread(job)
-        written = write_output(reader, job, target, form, salvage=True, reread=reread)
+        written = write_output(reader, job, place, salvage=True, reread=reread)
         if reader.lost_chunks:
             raise RunFileError(
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
@@ -81,18 +94,36 @@ def export(
         reader.close()
 
 
+def _export_place(
+    target: str, format: str | None, table: str | None, mode: str | None, id: str | None
+) -> FilePlace | TablePlace:
+    if not is_database(target):
+        if table or mode or id:
+            raise OutputError("--table, --mode and --id are for a database as the output")
+        form = format or format_of(target)
+        check_writable(target)
+        return FilePlace(target, form)
+    if format is not None:
+        raise OutputError("--format is for files; a database has its own")
+    try:
+        found = make_target(address(target), table, mode, id)
+    except ValueError as error:
+        raise OutputError(str(error)) from None
+    check_target(found)
+    return TablePlace(found)
+
+
 @rare_collections()
 def write_output(
     reader: RunFileReader,
     job: Job,
-    target: str,
-    form: str,
+    place: Place,
     *,
     salvage: bool = False,
     reread: Reread | None = None,
     accuracy: Accuracy | None = None,
 ) -> int:
-    """Streams every finished row into `target`; returns how many rows that were.
+    """Streams every finished row into `place`; returns how many rows that were.
 
     `reread` reads the stored replies anew; `accuracy` counts the answers of rows that ended ok.
     """
@@ -100,7 +131,7 @@ def write_output(
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
-    sink: Sink = create_sink(target, form, columns, _input_of(reader, salvage), job.escape_formulas)
+    sink: Sink = place.open(columns, _input_of(reader, salvage))
     written = 0
     try:
         for chunk, found in reader.outcomes(salvage=salvage):

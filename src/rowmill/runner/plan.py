@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema
+from rowmill.databases import Address, Target, name_faults
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.outputs import AnswerColumn, OutputColumns
@@ -16,7 +17,8 @@ from rowmill.ports import Chunk, Source
 from rowmill.prompts import Prompt, check_columns, compile_expression, compile_prompt
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
-from rowmill.sources import open_source
+from rowmill.sources import open_database, open_source
+from rowmill.store.ids import unique_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,19 @@ class Plan:
     run_file: Path
     format: str
 
+    @property
+    def target(self) -> Target | None:
+        """The table that the output goes to; None where it is the file `output`."""
+        return self.job.target
+
     def output_columns(self, inputs: Sequence[str], **shown: bool) -> OutputColumns:
         """The output's columns for these input columns; raises OutputError for clashes."""
         columns = columns_of(self.job, self.schema, inputs, **shown)
         columns.check()
+        if self.target is not None:
+            faults = name_faults(self.target.address.kind, columns.names)
+            if faults:
+                raise OutputError(*faults)
         return columns
 
     def definition(self) -> dict[str, Any]:
@@ -47,8 +58,11 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     faults: list[str] = []
     prompt = _gather(faults, lambda: compile_prompt(job.messages))
     schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
-    form = _gather(faults, lambda: job.format or format_of(job.output))
-    _gather(faults, lambda: check_writable(job.output))
+    if job.target is not None:
+        form: str | None = "table"
+    else:
+        form = _gather(faults, lambda: job.format or format_of(job.output))
+        _gather(faults, lambda: check_writable(job.output))
     if faults or prompt is None or form is None:
         raise JobError(*faults)
     names = None if prompt.columns is None else sorted(prompt.columns)
@@ -91,7 +105,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     """
     job = plan.job
     if source is None:
-        source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+        source = _source_of(job)
     where = compile_expression(job.where)[0] if job.where else None
     chunks = select(
         source.chunks,
@@ -101,6 +115,9 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
         seed=job.seed,
         rereadable=source.rereadable,
     )
+    id = job.id
+    if id is not None and not _is_made_by_us(job, id):
+        chunks = unique_ids(chunks, id)
     known = source.columns()
     if known:
         check_columns(plan.prompt, known)
@@ -114,6 +131,17 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     chosen = where is not None or job.sample is not None or job.limit is not None
     hint = None if chosen else source.size_hint()
     return Input(itertools.chain((first,), chunks), hint, is_empty=False)
+
+
+def _source_of(job: Job) -> Source:
+    if isinstance(job.source, Address):
+        return open_database(job.source, job.query, job.table if job.query is None else None)
+    return open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+
+
+def _is_made_by_us(job: Job, name: str) -> bool:
+    """Whether a column is none of the input's but one that the output adds."""
+    return name in columns_of(job, job.answer.compiled if job.answer else None, ()).names
 
 
 def _check_first(plan: Plan, first: Chunk) -> None:

@@ -96,7 +96,9 @@ def _decimal(modifier: int) -> pa.DataType | None:
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     if scale > precision or precision > _MOST_DIGITS:
         return None
-    return pa.decimal128(precision, scale) if precision <= pa.decimal128(38).precision else pa.decimal256(precision, scale)
+    return (
+        pa.decimal128(precision, scale) if precision <= pa.decimal128(38).precision else pa.decimal256(precision, scale)
+    )
 
 
 def _fitted(batch: pa.RecordBatch, columns: Sequence[_Column]) -> pa.RecordBatch:
