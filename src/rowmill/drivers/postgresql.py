@@ -14,7 +14,7 @@ from rowmill.errors import DatabaseError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 18
 # A server that has vanished is noticed within about a minute; what the URL says about it goes before.
 _PATIENCE = {
     "connect_timeout": "10",
@@ -73,7 +73,7 @@ class PostgresqlConnection:
             return pa.schema(statement.execute_schema())
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """What a query gives, streamed by COPY about a megabyte at a time, as fast as it is taken."""
+        """What a query gives, streamed by COPY a few hundred kilobytes at a time, as fast as it is taken."""
         import pyarrow as pa
 
         with self._translated(), self._statement(query) as statement:

@@ -51,6 +51,8 @@ def summary_lines(result: Result, output: str) -> list[str]:
     lines.extend(result.accuracy_lines)
     if result.output:
         lines.append(f"output     {result.output}")
+    if is_database(output):
+        lines.append(f"run file   {result.run_file}")
     if result.failures:
         lines.append(f"failures   {result.failures}")
     return [printable(line) for line in lines + _next(result, output)]
