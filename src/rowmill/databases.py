@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 Kind = Literal["postgresql", "sqlite", "duckdb"]
 Mode = Literal["create", "append", "replace", "upsert"]
 
+UPSERT_NEEDS = "--mode upsert and --id COLUMN go together: the column tells which row of the table is meant"
 _KINDS: Mapping[str, Kind] = {
     "postgresql": "postgresql",
     "postgres": "postgresql",
@@ -206,7 +207,7 @@ def make_target(output: Address, table_name: str | None, mode: str | None, id: s
     if mode is not None and mode not in get_args(Mode):
         raise ValueError(f"--mode must be one of {', '.join(get_args(Mode))}, not {mode}")
     if (mode == "upsert") != (id is not None):
-        raise ValueError("--mode upsert and --id COLUMN go together: the column tells which row of the table is meant")
+        raise ValueError(UPSERT_NEEDS)
     table(table_name)
     return Target(output, table_name, cast("Mode", mode or "create"), id)
 

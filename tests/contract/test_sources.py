@@ -9,20 +9,22 @@ import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from tests.postgresql import Server
 
 from rowmill.chunks import ObjectChunk, decode, row_keys
 from rowmill.databases import address
 from rowmill.errors import SourceError
 from rowmill.ports import Source
 from rowmill.sources import open_database, open_source
+
+if TYPE_CHECKING:
+    from tests.postgresql import Server
 
 ROWS = [{"id": f"{number:05d}", "text": f'line one, "quoted" → 馬 😀\nline two {number}'} for number in range(2_345)]
 ONE_LINE_ROWS = [{"text": f'one, "quoted" → 馬 😀 {number}'} for number in range(2_345)]

@@ -81,7 +81,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     return Database(f"{request.param}:///{tmp_path}/a.db")
 
 
-ROWS = {"id": [1, 2, 3], "text": ["→ 馬 😀", None, "it's; \"x\""]}
+ROWS = {"id": [1, 2, 3], "text": ["→ 馬 😀", None, 'it\'s; "x"']}
 
 
 def test_a_table_is_made_with_the_columns_of_the_output(database: Database) -> None:

@@ -113,9 +113,9 @@ time_out_s: 3
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("table: x", "table: `table` is not built yet in this version"),
+        ("table: x", "table: is for a database as the source or the output"),
         ("answer: {schema: {a: string}, repare: 1}", "did you mean repair?"),
-        ("query: x", "`query` is not built yet"),
+        ("query: x", "query: is for a database as the source"),
         ("take: 3", "`take` is not built yet"),
         ("temperature: 0", "did you mean params.temperature?"),
         ("max_retries: 3", "did you mean retry.attempts?"),
@@ -442,8 +442,8 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         ("limit", 0, "between 1 and"),
         ("empty", "drop", "must be one of 'send', 'skip' or 'fail', not 'drop'"),
         ("format", "xlsx", "must be one of"),
-        ("source", "postgresql://h/d", "not built yet"),
-        ("output", "sqlite:///x.db", "not built yet"),
+        ("source", "mysql://h/d", "not built yet"),
+        ("output", "mssql://h/x", "not built yet"),
         ("output", "-", "must be a file"),
         ("model", "{{ m }}", "not built yet"),
         ("in_flight", "many", "must be `auto`"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator
@@ -17,9 +17,6 @@ from pydantic_core import PydanticCustomError
 from rowmill import databases
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
-
-if TYPE_CHECKING:
-    from rowmill.job.model import Job
 
 COMPRESSED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
@@ -106,32 +103,31 @@ def table(text: str) -> str:
     return text
 
 
-def database_keys(job: Job) -> None:
-    """Refuses `query`, `table`, `mode` and `id` where they do not fit source and output, or are missing."""
-    reads = isinstance(job.source, databases.Address)
-    writes = isinstance(job.output, databases.Address)
-    if reads and writes and job.query is None:
-        raise wrong(
-            "both source and output are databases, so `table` is the output's: "
-            'say what to read with --query "SELECT * FROM ..."'
-        )
-    if reads and (job.query is None) == (job.table is None) and not writes:
-        raise wrong("a database as the source needs one of --query and --table")
-    if job.query is not None and not reads:
-        raise wrong("`query` is for a database as the source")
-    if job.table is not None and not reads and not writes:
-        raise wrong("`table` is for a database as the source or the output")
-    if not writes and (job.id is not None or job.mode != "create"):
-        raise wrong("`mode` and `id` are for a database as the output")
-    if isinstance(job.output, databases.Address):
-        try:
-            databases.make_target(job.output, job.table, job.mode, job.id)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-    if writes and job.format is not None:
-        raise wrong("`format` is for files; a database has its own")
-    if reads and (job.encoding is not None or job.delimiter is not None):
-        raise wrong("`encoding` and `delimiter` are for files of text")
+def database_key(name: str, value: Any, seen: Mapping[str, Any]) -> None:
+    """Refuses a key that does not fit the kinds of source and output; `seen` are the keys before it."""
+    if not {"source", "output"} <= seen.keys():
+        return  # they are wrong themselves
+    reads, writes = (isinstance(seen[end], databases.Address) for end in ("source", "output"))
+    given = value not in (None, "create")
+    match name:
+        case "query" if given and not reads:
+            raise wrong("is for a database as the source")
+        case "query" if not given and reads and writes:
+            raise wrong('missing; the table is the output\'s: say what to read with --query "SELECT * FROM ..."')
+        case "table" if given and not reads and not writes:
+            raise wrong("is for a database as the source or the output")
+        case "table" if reads and not writes and given == (seen.get("query") is not None):
+            raise wrong("a database as the source needs one of --query and --table")
+        case "table" if writes and not given:
+            raise wrong("missing; a database as the output needs --table, the table to write")
+        case "mode" | "id" if given and not writes:
+            raise wrong("is for a database as the output")
+        case "id" if writes and given != (seen.get("mode") == "upsert"):
+            raise wrong(databases.UPSERT_NEEDS)
+        case "format" if given and writes:
+            raise wrong("is for files; a database has its own")
+        case "encoding" | "delimiter" if given and reads:
+            raise wrong("is for files of text")
 
 
 def template(text: str) -> str:

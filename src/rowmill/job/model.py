@@ -186,8 +186,6 @@ class Job(_Part):
     """
 
     source: Annotated[str, AfterValidator(checks.source)]
-    query: Text | None = None
-    table: Annotated[str, AfterValidator(checks.table)] | None = None
     prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)]
     system: Template | None = None
     answer: AnswerSpec | None = None
@@ -202,8 +200,10 @@ class Job(_Part):
     max_outage_s: Pause = 600.0
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
+    query: Text | None = Field(default=None, validate_default=True)
+    table: Annotated[str, AfterValidator(checks.table)] | None = Field(default=None, validate_default=True)
     mode: Mode = "create"
-    id: Text | None = None
+    id: Text | None = Field(default=None, validate_default=True)
     run_file: Text | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
@@ -250,6 +250,12 @@ class Job(_Part):
         """Where the run file is: as the user named it, else beside the output."""
         return self.run_file or f"{self.stem}.rowmill"
 
+    @field_validator("format", "query", "table", "mode", "id", "encoding", "delimiter")
+    @classmethod
+    def _fits_source_and_output(cls, value: str | None, info: ValidationInfo) -> str | None:
+        checks.database_key(info.field_name or "", value, info.data)
+        return value
+
     @field_validator("prompt")
     @classmethod
     def _asks_something(cls, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
@@ -270,7 +276,6 @@ class Job(_Part):
     def _names_its_output(self) -> Self:
         if not self.output:
             object.__setattr__(self, "output", default_output(self.source))
-        checks.database_keys(self)
         if self.schema_spec is not None and "response_format" in self.params:
             raise PydanticCustomError("clash", "params.response_format and answer.schema exclude each other")
         return self
