@@ -53,7 +53,7 @@ class Server:
 
     def rows(self, query: str) -> Sequence[tuple[Any, ...]]:
         with PostgresqlConnection(address(self.url)) as connection:
-            return [tuple(row.values()) for row in connection.rows(query)]
+            return connection.rows(query)
 
     def value(self, query: str) -> Any:
         [(value,)] = self.rows(query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowmill.databases import Address
@@ -61,9 +61,10 @@ class PostgresqlConnection:
         with self._translated(), self._statement(sql) as statement:
             statement.execute_update()
 
-    def rows(self, sql: str) -> Sequence[Mapping[str, Any]]:
+    def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
         """What a small query gives."""
-        return [row for batch in self.batches(sql) for row in batch.to_pylist()]
+        lists = ([column.to_pylist() for column in batch.columns] for batch in self.batches(sql))
+        return [row for columns in lists for row in zip(*columns, strict=True)]
 
     def schema(self, query: str) -> pa.Schema:
         """The columns that a query would give; it is prepared, not run."""

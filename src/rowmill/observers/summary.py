@@ -114,7 +114,7 @@ def _next(result: Result, output: str) -> list[str]:
 
 def where(output: str, run_file: str) -> str:
     """The arguments that name a run on the command line."""
-    if is_database(output):
+    if is_database(output) or output == run_file:
         return shlex.quote(run_file)
     named = shlex.quote(output)
     return named if run_file == f"{output}.rowmill" else f"{named} --run-file {shlex.quote(run_file)}"

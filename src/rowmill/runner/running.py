@@ -15,6 +15,7 @@ from rowmill.runner.exporting import run_file_of, stored_job
 from rowmill.runner.files import ensure_run_file, set_aside
 from rowmill.runner.lanes import resolve_endpoints
 from rowmill.runner.loop import leave, signals
+from rowmill.runner.places import check_place
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.pricing import priced
 from rowmill.runner.quoting import Pilot, has_begun
@@ -90,6 +91,8 @@ def retry(
         lock = RunFileLock(path)
         lock.acquire()
         try:
+            if plan.target is not None:
+                check_place(plan.target, path)
             start = Start(plan, endpoints, None, observers)
             return start.go(lambda: start.requeue(statuses), interrupts)
         finally:

@@ -48,17 +48,17 @@ class PostgresqlDialect:
         """From the catalogue."""
         name = table.quoted.replace("'", "''")
         found = self._connection.rows(
-            "SELECT attname::text AS name, format_type(atttypid, atttypmod) AS type FROM pg_attribute "
+            "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_attribute "
             f"WHERE attrelid = to_regclass('{name}') AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
         )
-        return {row["name"]: row["type"] for row in found} or None
+        return {str(name): str(kind) for name, kind in found} or None
 
     def execute(self, sql: str) -> None:
         self._connection.execute(sql)
 
     def rows(self, sql: str) -> Sequence[Sequence[Any]]:
         """What a small query gives."""
-        return [tuple(row.values()) for row in self._connection.rows(sql)]
+        return self._connection.rows(sql)
 
     def emptied(self, table: Table) -> str:
         """TRUNCATE: a reader waits until the commit."""

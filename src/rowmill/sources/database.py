@@ -69,7 +69,8 @@ class DatabaseSource:
                 rows += len(chunk)
                 yield chunk
         except DatabaseError as error:
-            raise SourceError(f"reading {self.name} broke off after {rows:,} rows: {error}") from None
+            what = f"reading {self.name} broke off after {rows:,} rows" if rows else f"{self.name} cannot be read"
+            raise SourceError(f"{what}: {error}") from None
 
 
 def arrow_chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
