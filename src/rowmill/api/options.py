@@ -61,6 +61,10 @@ class RunOptions(AskOptions, total=False):
     """
 
     format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None
+    query: str | None
+    table: str | None
+    mode: Literal["create", "append", "replace", "upsert"] | None
+    id: str | None
     limit: int | None
     sample: int | None
     seed: int | None

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from rowmill import databases
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
 
@@ -87,16 +88,58 @@ def not_blank(text: str) -> str:
 
 def source(text: str) -> str:
     if text.startswith(DATABASES):
-        raise wrong(refusal("a database as the source"))
-    return not_blank(text)
+        raise wrong(refusal("such a database as the source"))
+    return _address(text) if databases.is_database(text) else not_blank(text)
 
 
 def output(text: str) -> str:
     if text.startswith(DATABASES):
-        raise wrong(refusal("a database as the output"))
+        raise wrong(refusal("such a database as the output"))
     if text == "-":
         raise wrong("must be a file: the run file stands beside it")
-    return not_blank(text)
+    return _address(text) if databases.is_database(text) else not_blank(text)
+
+
+def _address(text: str) -> str:
+    try:
+        return text if isinstance(text, databases.Address) else databases.address(text)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+
+
+def table(text: str) -> str:
+    try:
+        databases.table(text)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+    return text
+
+
+def database_key(name: str, value: Any, seen: Mapping[str, Any]) -> None:
+    """Refuses a key that does not fit the kinds of source and output; `seen` are the keys before it."""
+    if not {"source", "output"} <= seen.keys():
+        return  # they are wrong themselves
+    reads, writes = (isinstance(seen[end], databases.Address) for end in ("source", "output"))
+    given = value not in (None, "create")
+    match name:
+        case "query" if given and not reads:
+            raise wrong("is for a database as the source")
+        case "query" if not given and reads and writes:
+            raise wrong('missing; the table is the output\'s: say what to read with --query "SELECT * FROM ..."')
+        case "table" if given and not reads and not writes:
+            raise wrong("is for a database as the source or the output")
+        case "table" if reads and not writes and given == (seen.get("query") is not None):
+            raise wrong("a database as the source needs one of --query and --table")
+        case "table" if writes and not given:
+            raise wrong("missing; a database as the output needs --table, the table to write")
+        case "mode" | "id" if given and not writes:
+            raise wrong("is for a database as the output")
+        case "id" if writes and given != (seen.get("mode") == "upsert"):
+            raise wrong(databases.UPSERT_NEEDS)
+        case "format" if given and writes:
+            raise wrong("is for files; a database has its own")
+        case "encoding" | "delimiter" if given and reads:
+            raise wrong("is for files of text")
 
 
 def template(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rowmill.databases import in_folder
 from rowmill.errors import JobError
 from rowmill.job.checks import names_python_model
 from rowmill.job.document import Document, read_document
@@ -72,6 +73,8 @@ def _in_folder(document: Document, folder: str) -> Document:
         path = values.get(key)
         if isinstance(path, str) and path != "-" and "://" not in path and path.strip():
             values[key] = os.path.join(folder, path)
+        elif isinstance(path, str) and key != "run_file":
+            values[key] = in_folder(path, folder)
     return replace(document, values=values)
 
 

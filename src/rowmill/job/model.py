@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
+from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
 from rowmill.job.checks import between
 from rowmill.prices import PriceSpec
@@ -224,6 +225,10 @@ class Job(_Part):
     max_outage_s: Pause = 600.0
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None = None
+    query: Text | None = Field(default=None, validate_default=True)
+    table: Annotated[str, AfterValidator(checks.table)] | None = Field(default=None, validate_default=True)
+    mode: Mode = "create"
+    id: Text | None = Field(default=None, validate_default=True)
     run_file: Text | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
@@ -263,9 +268,30 @@ class Job(_Part):
         return not self.prompt
 
     @property
+    def target(self) -> Target | None:
+        """The table that the output goes to; None where it is a file."""
+        if not isinstance(self.output, Address) or self.table is None:
+            return None
+        return Target(self.output, self.table, self.mode, self.id)
+
+    @property
+    def stem(self) -> str:
+        """What the names of the run file and of the file of failures begin with: the output, where it is a file."""
+        target = self.target
+        if target is None:
+            return self.output
+        return target.stem() if self.run_file is None else self.run_file.removesuffix(".rowmill")
+
+    @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
-        return self.run_file or f"{self.output}.rowmill"
+        return self.run_file or f"{self.stem}.rowmill"
+
+    @field_validator("format", "query", "table", "mode", "id", "encoding", "delimiter")
+    @classmethod
+    def _fits_source_and_output(cls, value: str | None, info: ValidationInfo) -> str | None:
+        checks.database_key(info.field_name or "", value, info.data)
+        return value
 
     @field_validator("endpoints")
     @classmethod

@@ -11,6 +11,7 @@ from typing import Any
 from rowmill.answers import AnswerSchema
 from rowmill.bodies import looks_like_batch
 from rowmill.chunks import ObjectChunk
+from rowmill.databases import Address, Target, name_faults
 from rowmill.errors import JobError, OutputError
 from rowmill.expressions import compile_expression
 from rowmill.job import Job, definition
@@ -24,7 +25,8 @@ from rowmill.routing import Route, Router
 from rowmill.runner.asks import Ask, Asks, compile_asks
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
-from rowmill.sources import open_source
+from rowmill.sources import open_database, open_source
+from rowmill.store.ids import unique_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,20 @@ class Plan:
         else:
             check_columns(self.prompt, columns)
 
+    @property
+    def target(self) -> Target | None:
+        """The table that the output goes to; None where it is the file `output`."""
+        return self.job.target
+
     def output_columns(self, inputs: Sequence[str], **shown: bool) -> OutputColumns:
         """The output's columns for these input columns; raises OutputError for clashes."""
         columns = columns_of(self.job, self.schema, inputs, **shown)
         if self.format not in RESULT_FORMS:
             columns.check()
+        if self.target is not None:
+            faults = name_faults(self.target.address.kind, columns.names)
+            if faults:
+                raise OutputError(*faults)
         return columns
 
     def definition(self) -> dict[str, Any]:
@@ -84,8 +95,11 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     faults = _not_for_batch(job) if job.is_batch else []
     asks = _gather(faults, lambda: compile_asks(job))
     schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
-    form = _gather(faults, lambda: form_of(job, job.output, job.format))
-    _gather(faults, lambda: check_writable(job.output))
+    if job.target is not None:
+        form: str | None = "table"
+    else:
+        form = _gather(faults, lambda: form_of(job, job.output, job.format))
+        _gather(faults, lambda: check_writable(job.output))
     if faults or asks is None or form is None:
         raise JobError(*faults)
     run_path = Path(run_file or job.run_file_path)
@@ -158,7 +172,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     """
     job = plan.job
     if source is None:
-        source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+        source = _source_of(job)
     where = compile_expression(job.where)[0] if job.where else None
     chunks = select(
         source.chunks,
@@ -168,6 +182,9 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
         seed=job.seed,
         rereadable=source.rereadable,
     )
+    id = job.id
+    if id is not None and not _is_made_by_us(job, id):
+        chunks = unique_ids(chunks, id)
     known = source.columns()
     if known:
         plan.check(known)
@@ -182,6 +199,17 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     hint = None if chosen else source.size_hint()
     notes = _batch_notes(job, first) if job.is_batch else ()
     return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes)
+
+
+def _source_of(job: Job) -> Source:
+    if isinstance(job.source, Address):
+        return open_database(job.source, job.query, job.table if job.query is None else None)
+    return open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+
+
+def _is_made_by_us(job: Job, name: str) -> bool:
+    """Whether a column is none of the input's but one that the output adds."""
+    return name in columns_of(job, job.answer.compiled if job.answer else None, ()).names
 
 
 def _check_first(plan: Plan, first: Chunk) -> None:
