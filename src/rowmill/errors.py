@@ -121,6 +121,7 @@ class StopReason(StrEnum):
     MAX_DURATION = "max_duration"
     DISK_FULL = "disk_full"
     SOURCE = "source"  # the input broke off while it was read
+    OUTPUT = "output"  # every row is finished, and the output could not be written
     DECLINED = "declined"  # the user did not approve of the quote
     INTERRUPTED = "interrupted"  # SIGINT
     TERMINATED = "terminated"  # SIGTERM

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # What belongs to files, or would leave rows out of what is handed back.
 NOT_OF_MAPS = frozenset(
-    {"output", "format", "encoding", "delimiter", "escape_formulas", "limit", "sample", "seed", "where"}
+    {"output", "format", "encoding", "delimiter", "sheet", "escape_formulas", "split_rows"}
+    | {"limit", "sample", "seed", "where"}
 )
 
 

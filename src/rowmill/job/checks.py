@@ -14,31 +14,18 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
+from rowmill.addresses import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
 
 COMPRESSED = (".gz", ".zst")
-READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
+READABLE = (
+    *(".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt"),
+    *(".xlsx", ".xlsm", ".arrow", ".arrows", ".feather", ".ipc"),
+)
 
 KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
 
-SECRET_PARAMETERS = frozenset(
-    {
-        "access_token",
-        "api-key",
-        "api_key",
-        "apikey",
-        "auth",
-        "code",
-        "key",
-        "password",
-        "secret",
-        "sig",
-        "signature",
-        "subscription-key",
-        "token",
-    }
-)
 OWN_PARAMS: Mapping[str, str] = {
     "messages": "the prompt makes the messages",
     "model": "the endpoint names the model",
@@ -76,7 +63,7 @@ def not_blank(text: str) -> str:
 def source(text: str) -> str:
     if text.startswith(DATABASES):
         raise wrong(refusal("a database as the source"))
-    return not_blank(text)
+    return not_blank(_address(text))
 
 
 def output(text: str) -> str:
@@ -84,7 +71,27 @@ def output(text: str) -> str:
         raise wrong(refusal("a database as the output"))
     if text == "-":
         raise wrong("must be a file: the run file stands beside it")
+    if is_web(text):
+        raise wrong("a web address can be read and not written")
+    return not_blank(_address(text))
+
+
+def _address(text: str) -> str:
+    found = held_secret(text)
+    if found is not None:
+        raise wrong(f"must not hold {found}; the libraries that read it take keys from the environment")
+    return without_file_scheme(text)
+
+
+def run_file(text: str) -> str:
+    if is_remote(text):
+        raise wrong("must be on this machine")
     return not_blank(text)
+
+
+def sheet(value: Any) -> Any:
+    """A name, or a number from 1."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def template(text: str) -> str:

@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from rowmill.addresses import default_run_file, is_remote, leaf
 from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.job import checks
 from rowmill.job.checks import between
@@ -199,7 +200,8 @@ class Job(_Part):
     max_outage_s: Pause = 600.0
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
-    run_file: Text | None = None
+    run_file: Annotated[str, AfterValidator(checks.run_file)] | None = None
+    split_rows: Count | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
     limit: Count | None = None
@@ -210,6 +212,7 @@ class Job(_Part):
     max_failure_rate: Annotated[float, between(0.0, 1.0)] | None = None
     encoding: Annotated[str, AfterValidator(checks.encoding)] | None = None
     delimiter: Annotated[str, AfterValidator(checks.delimiter)] | None = None
+    sheet: Annotated[Text, BeforeValidator(checks.sheet)] | None = None
     answer_prefix: str = ""
     meta_prefix: str = "_"
     escape_formulas: bool = False
@@ -228,7 +231,7 @@ class Job(_Part):
     @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
-        return self.run_file or f"{self.output}.rowmill"
+        return self.run_file or default_run_file(self.output)
 
     @field_validator("prompt")
     @classmethod
@@ -265,10 +268,13 @@ class Job(_Part):
 
 
 def default_output(source: str) -> str:
-    """Where the output goes when the user does not say: beside the source, with `.out.jsonl`."""
-    if source == "-" or "://" in source or any(sign in source for sign in "*?["):
+    """Where the output goes when the user does not say: beside the source, with `.out.jsonl`.
+
+    Beside a source elsewhere nothing is written: then it goes into the current folder.
+    """
+    stem = leaf(source) if is_remote(source) else source
+    if source == "-" or not stem or any(sign in stem for sign in "*?["):
         raise PydanticCustomError("output", "missing; name the output with -o/--output")
-    stem = source
     for endings in (checks.COMPRESSED, checks.READABLE):
         stem = next((stem[: -len(ending)] for ending in endings if stem.lower().endswith(ending)), stem)
     return f"{stem}.out.jsonl"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from rowmill.addresses import default_run_file
 from rowmill.errors import StopReason
 from rowmill.observers.wording import causes, cost_words, duration, printable, rate
 from rowmill.records import GOOD, Figures, LaneFigures, Result, Status
@@ -112,7 +113,7 @@ def _next(result: Result, output: str) -> list[str]:
 def where(output: str, run_file: str) -> str:
     """The arguments that name a run on the command line."""
     named = shlex.quote(output)
-    return named if run_file == f"{output}.rowmill" else f"{named} --run-file {shlex.quote(run_file)}"
+    return named if run_file == default_run_file(output) else f"{named} --run-file {shlex.quote(run_file)}"
 
 
 def counts_words(counts: Mapping[str, int]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rowmill.addresses import default_run_file, without_file_scheme
 from rowmill.answers import AnswerSchema
 from rowmill.confusion import Accuracy
 from rowmill.errors import RunFileError
@@ -16,7 +17,7 @@ from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.collector import rare_collections
 from rowmill.runner.plan import columns_of
 from rowmill.runner.rereading import Reread
-from rowmill.sinks import check_writable, create_sink, format_of
+from rowmill.sinks import OutputShape, check_writable, create_sink, format_of, remove
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
@@ -28,7 +29,7 @@ def run_file_of(output: str, run_file: str | None) -> Path:
     """Where the run file of an output is; the run file itself may be named in its place."""
     if run_file is not None:
         return Path(run_file)
-    return Path(output) if output.endswith(".rowmill") else Path(output + ".rowmill")
+    return Path(output) if output.endswith(".rowmill") else Path(default_run_file(output))
 
 
 def stored_job(reader: RunFileReader) -> Job:
@@ -49,19 +50,25 @@ def export(
     answer_prefix: str | None = None,
     meta_prefix: str | None = None,
     answer: str | None = None,
+    split_rows: int | None = None,
 ) -> int:
     """Writes the finished rows of a run, also while it runs, and returns how many.
 
-    `answer` is another schema, under which the stored replies are read again; nothing is sent.
+    `answer` is another schema, under which the stored replies are read again; nothing is sent.  With `split_rows` the
+    target is a folder of parts of at most that many rows.
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
     form = format or format_of(target)
-    check_writable(target)
+    target = without_file_scheme(target)
+    check_writable(target, in_parts=split_rows is not None)
     reader = RunFileReader(run_file_of(output, run_file), checked=False)
     try:
         job = stored_job(reader)
-        changes: dict[str, Any] = {"escape_formulas": escape_formulas or job.escape_formulas}
+        changes: dict[str, Any] = {
+            "escape_formulas": escape_formulas or job.escape_formulas,
+            "split_rows": split_rows,
+        }
         if answer_prefix is not None:
             changes["answer_prefix"] = answer_prefix
         if meta_prefix is not None:
@@ -100,7 +107,8 @@ def write_output(
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
-    sink: Sink = create_sink(target, form, columns, _input_of(reader, salvage), job.escape_formulas)
+    shape = OutputShape(form, job.escape_formulas, job.split_rows, sum(totals.counts.values()))
+    sink: Sink = create_sink(target, shape, columns, _input_of(reader, salvage))
     written = 0
     try:
         for chunk, found in reader.outcomes(salvage=salvage):
@@ -131,18 +139,18 @@ def _input_of(reader: RunFileReader, salvage: bool) -> Any:
     return chunks
 
 
-def failures_path(output: str) -> Path:
+def failures_path(output: str) -> str:
     """Where the rows go that ended badly."""
-    return Path(output + ".failed.jsonl")
+    return f"{output}.failed.jsonl"
 
 
 def write_failures(reader: RunFileReader, output: str, counts: Mapping[str, int]) -> str | None:
     """Writes OUTPUT.failed.jsonl, or takes an old one away where no row ended badly; its path if there is one."""
     path = failures_path(output)
     if not any(number for status, number in counts.items() if status not in GOOD):
-        path.unlink(missing_ok=True)
+        remove(path)
         return None
-    file = JsonLinesFile(str(path))
+    file = JsonLinesFile(path)
     try:
         for chunk, outcomes in reader.outcomes():
             file.append(_bad_records(reader, chunk, outcomes))
@@ -150,7 +158,7 @@ def write_failures(reader: RunFileReader, output: str, counts: Mapping[str, int]
     except BaseException:
         file.abort()
         raise
-    return str(path)
+    return path
 
 
 def _bad_records(reader: RunFileReader, chunk: Chunk, outcomes: list[Outcome | None]) -> list[Mapping[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rowmill.errors import OutputError
+from rowmill.places import exists, rename
 from rowmill.runner.exporting import failures_path
 from rowmill.runner.plan import Plan
+from rowmill.sinks import translated
 from rowmill.store import connection as connections
 
 SIDE_FILES = ("-wal", "-shm")
@@ -16,31 +16,33 @@ def ensure_run_file(plan: Plan) -> None:
     """Checks the run file, or makes it; an output without one is not overwritten."""
     if plan.run_file.exists():
         connections.check(plan.run_file)
-    elif plan.output.exists():
-        raise OutputError(
-            f"{plan.output} exists and has no run file {plan.run_file}: it is not overwritten; "
-            "choose another -o, or --fresh to rename it to *.old"
-        )
-    else:
-        connections.create(plan.run_file)
+        return
+    with translated(plan.output):
+        if exists(plan.output):
+            raise OutputError(
+                f"{plan.output} exists and has no run file {plan.run_file}: it is not overwritten; "
+                "choose another -o, or --fresh to rename it to *.old"
+            )
+    connections.create(plan.run_file)
 
 
 def set_aside(plan: Plan) -> None:
     """Renames run file, output and failures to *.old (*.old2, ... where that exists); deletes nothing."""
-    names = [plan.run_file, plan.output, failures_path(str(plan.output))]
-    names += [plan.run_file.with_name(plan.run_file.name + end) for end in SIDE_FILES]
-    number = 1
-    while any(_old(path, number).exists() for path in names):
-        number += 1
-    for path in names:
-        if path.exists():
-            path.rename(_old(path, number))
+    run_file = str(plan.run_file)
+    names = [run_file, plan.output, failures_path(plan.output), *(run_file + end for end in SIDE_FILES)]
+    with translated(plan.output):
+        number = 1
+        while any(exists(_old(name, number)) for name in names):
+            number += 1
+        for name in names:
+            if exists(name):
+                rename(name, _old(name, number))
 
 
-def _old(path: Path, number: int) -> Path:
+def _old(name: str, number: int) -> str:
     """Side files keep their ending behind the run file's new name, or SQLite would not find them."""
     ending = ".old" if number == 1 else f".old{number}"
     for side in SIDE_FILES:
-        if path.name.endswith(".rowmill" + side):
-            return path.with_name(path.name.removesuffix(side) + ending + side)
-    return path.with_name(path.name + ending)
+        if name.endswith(".rowmill" + side):
+            return name.removesuffix(side) + ending + side
+    return name + ending

@@ -27,7 +27,7 @@ class Plan:
     prompt: Prompt
     schema: AnswerSchema | None
     names: Sequence[str] | None
-    output: Path
+    output: str
     run_file: Path
     format: str
 
@@ -48,11 +48,11 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     prompt = _gather(faults, lambda: compile_prompt(job.messages))
     schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
     form = _gather(faults, lambda: job.format or format_of(job.output))
-    _gather(faults, lambda: check_writable(job.output))
+    _gather(faults, lambda: check_writable(job.output, in_parts=job.split_rows is not None))
     if faults or prompt is None or form is None:
         raise JobError(*faults)
     names = None if prompt.columns is None else sorted(prompt.columns)
-    return Plan(job, prompt, schema, names, Path(job.output), Path(run_file or job.run_file_path), form)
+    return Plan(job, prompt, schema, names, job.output, Path(run_file or job.run_file_path), form)
 
 
 def columns_of(
@@ -91,7 +91,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     """
     job = plan.job
     if source is None:
-        source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+        source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter, sheet=job.sheet)
     where = compile_expression(job.where)[0] if job.where else None
     chunks = select(
         source.chunks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from rowmill.addresses import is_remote
 from rowmill.errors import JobError
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer
@@ -80,7 +81,8 @@ def retry(
             job = stored_job(reader)
         finally:
             reader.close()
-        job = apply_overrides(job, {"output": output.removesuffix(".rowmill"), **(overrides or {})})
+        moved = {} if is_remote(job.output) else {"output": output.removesuffix(".rowmill")}
+        job = apply_overrides(job, {**moved, **(overrides or {})})
         plan = make_plan(job, run_file=str(path))
         endpoints = priced(job, resolve_endpoints(job))
         lock = RunFileLock(path)

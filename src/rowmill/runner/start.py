@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rowmill.addresses import is_remote
 from rowmill.confusion import Accuracy
-from rowmill.errors import ChangedError, StopReason
+from rowmill.errors import ChangedError, OutputError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint
+from rowmill.places import exists, stamp
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.exporting import failures_path, write_failures, write_output
@@ -22,6 +24,7 @@ from rowmill.runner.plan import Input, Plan
 from rowmill.runner.pricing import odd_prices
 from rowmill.runner.session import Session
 from rowmill.runner.versions import decide, find_change
+from rowmill.sinks import translated
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import UNCOMMITTED_REPLIES, Writer
@@ -63,6 +66,8 @@ class Start:
                         "that were read from it before"
                     )
                 )
+            if is_remote(plan.output) and plan.job.run_file is None and not reader.row_total():
+                self._tell(Notice(f"the run file of {plan.output} is here: {plan.run_file}"))
             self._warn_of_kill(reader)
             for words in odd_prices(endpoints):
                 self._tell(Notice(words))
@@ -198,7 +203,10 @@ class Start:
             if pending == 0:
                 reason, message = StopReason.FINISHED, ""
                 if self.writes_output:
-                    output, failures, found = self._write_output(reader, counts)
+                    try:
+                        output, failures, found = self._write_output(reader, counts)
+                    except OutputError as error:
+                        reason, message = StopReason.OUTPUT, f"{error}; all rows are finished and stored"
             elif reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
                 message = "the input has not been read to its end; run the first command again to go on"
@@ -233,15 +241,18 @@ class Start:
     def _write_output(self, reader: RunFileReader, counts: Mapping[str, int]) -> tuple[str, str | None, Found]:
         """Writes output and failures, unless they stand there already as this run file would write them."""
         job = self.plan.job
-        if _is_written(reader, job):
-            path = failures_path(job.output)
-            return job.output, str(path) if path.exists() else None, Found.stored(reader.fact("accuracy"))
+        with translated(job.output):
+            if _is_written(reader, job):
+                path = failures_path(job.output)
+                return job.output, path if exists(path) else None, Found.stored(reader.fact("accuracy"))
         accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
         write_output(reader, job, job.output, self.plan.format, accuracy=accuracy)
         failures = write_failures(reader, job.output, counts)
         found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
+        with translated(job.output):
+            seal = _seal(job)
         writer = Writer(self.plan.run_file, bytes)
-        writer.do(lambda c: changes.remember_written(c, _seal(job), json.dumps(found)))
+        writer.do(lambda c: changes.remember_written(c, seal, json.dumps(found)))
         writer.close(None)
         return job.output, failures, found
 
@@ -270,11 +281,14 @@ def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:
 
 def _seal(job: Job) -> str:
     """What an output that was written looked like from outside; the same again means that it is untouched."""
-    stat = Path(job.output).stat()
     expect = job.answer.expect if job.answer is not None else {}
-    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
-    return json.dumps([str(Path(job.output).absolute()), stat.st_size, stat.st_mtime_ns, shape])
+    shape: list[object] = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
+    if job.split_rows is not None:
+        shape.append(job.split_rows)
+    name = job.output if is_remote(job.output) else str(Path(job.output).absolute())
+    return json.dumps([name, stamp(job.output), shape])
 
 
 def _is_written(reader: RunFileReader, job: Job) -> bool:
-    return Path(job.output).exists() and reader.fact("written") == _seal(job)
+    written = reader.fact("written")
+    return written is not None and exists(job.output) and written == _seal(job)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowmill.errors import OutputError
-from rowmill.outputs import Batch, arrow_schema
+from rowmill.outputs import Batch
 from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.settings import SinkSettings
 
@@ -21,7 +21,7 @@ class ParquetSink:
 
     def __init__(self, settings: SinkSettings) -> None:
         self._path = settings.path
-        self._schema = arrow_schema(settings.chunks(), settings.columns)
+        self._schema = settings.schema()
         self._file = AtomicFile(settings.path)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
