@@ -73,6 +73,8 @@ RUN_OPTIONS = ASK_OPTIONS | {
     "limit",
     "sample",
     "seed",
+    "sheet",
+    "split_rows",
     "where",
 }
 MAP_OPTIONS = ASK_OPTIONS | {"retry"}

@@ -30,6 +30,7 @@ _PACKAGES = {
     "ssh": "paramiko",
 }
 _SEQUENTIAL_BYTES = 4 << 20
+_SILENCE_S = 60
 _GLOB_CHARACTERS = "*?["
 _LONGEST_REASON = 300
 
@@ -56,17 +57,28 @@ def find(spec: str) -> list[str]:
 
 
 def open_file(path: str, access: Access) -> BinaryIO:
-    """The file's bytes.  For random access where its server has none, they are first fetched into a file here."""
+    """The file's bytes.  Where its server gives no parts of it, the whole is first fetched into a file here."""
     with _translated():
         files, stripped = _file_system(path)
         options: dict[str, Any] = {"block_size": _SEQUENTIAL_BYTES}
         if access == "random":
             options["cache_type"] = "none"
+        if is_web(path) and not _gives_parts(files, stripped):
+            with files.open(stripped, "rb", block_size=0) as file:
+                return _fetched(file)
         file = _opened(files, stripped, options)
-        if access == "sequential" or file.seekable():
-            return io.BufferedReader(_Reading(file), _SEQUENTIAL_BYTES if access == "sequential" else 1)
-        with file:
-            return _fetched(file)
+        return io.BufferedReader(_Reading(file), _SEQUENTIAL_BYTES if access == "sequential" else 1)
+
+
+def _gives_parts(files: Any, path: str) -> bool:
+    """Whether a web server gives parts of the file; asking is the only way to know."""
+    try:
+        with files.open(path, "rb", block_size=1, cache_type="none") as probe:
+            probe.seek(1)
+            probe.read(1)
+    except ValueError:
+        return False
+    return True
 
 
 def _opened(files: Any, path: str, options: dict[str, Any]) -> Any:
@@ -196,7 +208,7 @@ def _file_system(path: str) -> tuple[Any, str]:
     except ImportError:
         raise _Told(f"{kind}:// needs the package fsspec: {_EXTRA}") from None
     try:
-        files, stripped = url_to_fs(path)
+        files, stripped = url_to_fs(path, **(_web_options() if is_web(path) else {}))
     except ImportError as error:
         package = _PACKAGES.get(kind)
         raise _Told(
@@ -210,6 +222,13 @@ def _file_system(path: str) -> tuple[Any, str]:
     # Listings may have changed since this process has asked last.
     files.invalidate_cache()
     return files, str(stripped)
+
+
+def _web_options() -> dict[str, Any]:
+    """A large page may take its time as long as something comes."""
+    from aiohttp import ClientTimeout
+
+    return {"client_kwargs": {"timeout": ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)}}
 
 
 class _Reading(io.RawIOBase):
