@@ -6,11 +6,10 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fsspec
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from tests.contract.test_sinks import COLUMNS, TEXTS, batch, chunk
+from tests.frail import Frail
 
 from rowmill import places
 from rowmill.errors import OutputError
@@ -23,28 +22,9 @@ if TYPE_CHECKING:
     from tests.elsewhere import Bucket
 
 
-class Frail(MemoryFileSystem):
-    """A file system that stops taking files after some."""
-
-    protocol = "frail"
-    store: dict[str, Any] = {}  # noqa: RUF012 as fsspec's own
-    pseudo_dirs = [""]  # noqa: RUF012 as fsspec's own
-    takes = 1_000
-
-    def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
-        if type(self).takes <= 0:
-            raise TimeoutError("the line is dead; see https://help?signature=abc")
-        type(self).takes -= 1
-        super().put_file(lpath, rpath, **options)
-
-
 @pytest.fixture
 def frail() -> type[Frail]:
-    fsspec.register_implementation("frail", Frail, clobber=True)
-    Frail.store.clear()
-    Frail.pseudo_dirs[:] = [""]
-    Frail.takes = 1_000
-    return Frail
+    return Frail.renewed()
 
 
 @pytest.fixture(autouse=True)
