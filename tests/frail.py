@@ -8,7 +8,7 @@ import fsspec
 from fsspec.implementations.memory import MemoryFileSystem
 
 
-class Frail(MemoryFileSystem):
+class Frail(MemoryFileSystem):  # type: ignore[misc]  # it has no types
     """`frail://`; it takes as many files as `takes` says and then fails with words that hold a signed address."""
 
     protocol = "frail"

@@ -34,7 +34,7 @@ def pages() -> Iterator[WebPages]:
 def run(place: Workplace, source: str, output: str | None = None, **options: Any) -> rowmill.Result:
     """As the command line would in the workplace's folder, in this process, which has loaded the clients already."""
     usual = {"prompt": "Say it: {{ text }}", "model": "sim", "url": place.simulator.url, "in_flight": 50}
-    return rowmill.run(source, output=output, **{**usual, **options})  # type: ignore[arg-type]
+    return rowmill.run(source, output=output, **{**usual, **options})
 
 
 def rows_of(first: int, number: int) -> bytes:

@@ -30,7 +30,7 @@ def in_folder(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(place: Workplace, source: str, output: str, **options: Any) -> rowmill.Result:
     usual = {"prompt": "{{ text[:40] }}", "model": "sim", "url": place.simulator.url, "in_flight": 50}
-    return rowmill.run(source, output=output, **{**usual, **options})  # type: ignore[arg-type]
+    return rowmill.run(source, output=output, **{**usual, **options})
 
 
 def read(path: str) -> list[dict[str, Any]]:
