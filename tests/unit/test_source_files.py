@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,29 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_is_refused_with_advice(tmp_path: Path) -> None:
     assert f"{tmp_path}/*.csv" in refusal(tmp_path)
+
+
+def test_the_advice_about_a_folder_goes_by_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "part-00000.parquet").write_bytes(b"")
+    assert f"{tmp_path}/*.parquet" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "spec", "extra"),
+    [
+        ("fsspec.core", "s3://bucket/in.csv", "rowmill[remote]"),
+        ("s3fs", "s3a://bucket/in.csv", "rowmill[remote]"),
+        ("python_calamine", "in.xlsx", "rowmill[excel]"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, spec: str, extra: str
+) -> None:
+    (tmp_path / "in.xlsx").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    for name in [module, *(name for name in sys.modules if name.startswith(f"{module}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert f"pip install '{extra}'" in refusal(spec)
 
 
 def test_a_glob_without_match_is_refused(tmp_path: Path) -> None:
@@ -211,6 +235,7 @@ def test_an_empty_packed_file_has_no_rows(tmp_path: Path, ending: str) -> None:
         (bz2.compress(b"a\n1\n"), "bzip2"),
         (b"PK\x03\x04\x14\x00", "spreadsheet"),
         (b"PAR1\x15\x04\x15\x00", ".parquet"),
+        (b"ARROW1\0\0", ".arrow"),
     ],
 )
 def test_a_file_that_is_something_else_says_what(tmp_path: Path, content: bytes, word: str) -> None:

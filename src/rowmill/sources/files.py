@@ -116,7 +116,8 @@ def find_files(spec: str) -> list[str]:
     if (saved := saved_files(path)) is not None:
         return saved
     if Path(path).is_dir():
-        raise SourceError(f"{spec} is a folder: name its files, for example '{spec.rstrip('/')}/*.csv'")
+        ending = next((name.suffix for name in sorted(Path(path).iterdir()) if name.suffix), ".csv")
+        raise SourceError(f"{spec} is a folder: name its files, for example '{spec.rstrip('/')}/*{ending}'")
     if os.path.lexists(path) or not any(character in path for character in _GLOB_CHARACTERS):
         _check_readable(spec, path)
         return [path]
