@@ -77,6 +77,8 @@ RUN_OPTIONS = ASK_OPTIONS | {
     "sample",
     "seed",
     "table",
+    "sheet",
+    "split_rows",
     "where",
 }
 MAP_OPTIONS = ASK_OPTIONS | {"retry"}

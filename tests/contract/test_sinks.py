@@ -18,7 +18,7 @@ from rowmill.errors import OutputError
 from rowmill.outputs import AnswerColumn, Batch, OutputColumns, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
-from rowmill.sinks import FORMATS, check_writable, create_sink, format_of
+from rowmill.sinks import FORMATS, OutputShape, check_writable, create_sink, format_of
 from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.sources import open_source
@@ -44,7 +44,8 @@ def batch(start: int = 0, good: bool = True) -> Batch:
 
 
 def open_sink(path: Path, format: str, chunks: list[Chunk] | None = None, **options: Any) -> Sink:
-    return create_sink(str(path), format, COLUMNS, lambda: [chunk()] if chunks is None else chunks, **options)
+    shape = OutputShape(format, **options)
+    return create_sink(str(path), shape, COLUMNS, lambda: [chunk()] if chunks is None else chunks)
 
 
 def read(path: Path, format: str) -> list[dict[str, Any]]:
@@ -145,7 +146,7 @@ def test_a_missing_folder_is_refused_before_anything_is_made(tmp_path: Path, for
 def test_clashing_names_are_refused_before_anything_is_made(tmp_path: Path, format: str) -> None:
     columns = OutputColumns(("label",), COLUMNS.answer)
     with pytest.raises(OutputError, match="--answer-prefix"):
-        create_sink(str(tmp_path / "out"), format, columns, list)
+        create_sink(str(tmp_path / "out"), OutputShape(format), columns, list)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,15 +7,18 @@ import gzip
 import io
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import datasets
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xlsxwriter
 import zstandard
+from tests.elsewhere import Bucket, WebPages, serving
 
 from rowmill.chunks import ObjectChunk, decode, row_keys
 from rowmill.databases import address
@@ -44,6 +47,25 @@ def parquet_bytes(rows: list[dict[str, str]]) -> bytes:
     return target.getvalue()
 
 
+def arrow_bytes(*, stream: bool) -> bytes:
+    target = io.BytesIO()
+    table = pa.Table.from_pylist(ROWS)
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(target, table.schema) as writer:
+        writer.write_table(table, max_chunksize=777)
+    return target.getvalue()
+
+
+def workbook_bytes() -> bytes:
+    target = io.BytesIO()
+    workbook = xlsxwriter.Workbook(target)
+    sheet = workbook.add_worksheet()
+    for number, cells in enumerate([list(ROWS[0]), *(list(row.values()) for row in ROWS)]):
+        for place, cell in enumerate(cells):
+            sheet.write_string(number, place, cell)
+    workbook.close()
+    return target.getvalue()
+
+
 CONTENT: dict[str, Callable[[], bytes]] = {
     ".csv": lambda: table_text(","),
     ".tsv": lambda: table_text("\t"),
@@ -52,9 +74,15 @@ CONTENT: dict[str, Callable[[], bytes]] = {
     ".json": lambda: json.dumps(ROWS, indent=2).encode(),
     ".parquet": lambda: parquet_bytes(ROWS),
     ".txt": lambda: "".join(row["text"] + "\n" for row in ONE_LINE_ROWS).encode(),
+    ".xlsx": workbook_bytes,
+    ".arrow": lambda: arrow_bytes(stream=False),
+    ".arrows": lambda: arrow_bytes(stream=True),
 }
+PACKED_INSIDE = (".parquet", ".xlsx", ".arrow", ".arrows")
 PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
-KINDS = [ending + packing for ending in CONTENT for packing in PACKED if ending != ".parquet" or not packing]
+KINDS = [ending + packing for ending in CONTENT for packing in PACKED if ending not in PACKED_INSIDE or not packing]
+ELSEWHERE = ["s3:.csv.gz", "s3:.parquet", "s3:.xlsx", "http:.jsonl", "http:.arrow", "http without ranges:.parquet"]
+SEVERAL = ["glob", "s3:glob", "saved data set"]
 
 
 DATABASES = ("postgresql", "sqlite", "duckdb")
@@ -88,24 +116,51 @@ def open_filled(kind: str, folder: Path, request: pytest.FixtureRequest) -> Sour
     return open_database(address(url), None, "rows_to_read")
 
 
-@pytest.fixture(params=[*KINDS, "glob", *DATABASES])
-def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Source, list[dict[str, str]]]:
+Given = tuple[Source, list[dict[str, str]]]
+
+
+@pytest.fixture(params=[*KINDS, *ELSEWHERE, *SEVERAL, *DATABASES])
+def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Given]:
     """A source and the rows that it has to give."""
     kind: str = request.param
-    if kind in DATABASES:
-        return open_filled(kind, tmp_path, request), ROWS
+    place, _, elsewhere = kind.rpartition(":")
+    if place == "s3":
+        yield open_source(in_bucket(request.getfixturevalue("bucket"), elsewhere)), ROWS
+    elif place:
+        with serving(WebPages(ranges=place == "http")) as pages:
+            pages.pages[f"/in{elsewhere}"] = CONTENT[elsewhere]()
+            yield open_source(f"{pages.url}/in{elsewhere}?download=1"), ROWS
+    elif kind in DATABASES:
+        yield open_filled(kind, tmp_path, request), ROWS
+    else:
+        yield here(kind, tmp_path)
+
+
+def in_bucket(bucket: Bucket, kind: str) -> str:
+    if kind != "glob":
+        ending = "." + kind.split(".")[1]
+        return bucket.put(f"folder/in{kind}", PACKED[kind.removeprefix(ending)](CONTENT[ending]()))
+    for part, lines in enumerate(parts_of_rows()):
+        bucket.put(f"folder/part-{part}.jsonl", lines.encode())
+    return bucket.address("folder/part-*.jsonl")
+
+
+def parts_of_rows() -> list[str]:
+    return ["".join(json.dumps(row) + "\n" for row in ROWS[start : start + 1_000]) for start in range(0, 3_000, 1_000)]
+
+
+def here(kind: str, tmp_path: Path) -> tuple[Source, list[dict[str, str]]]:
     if kind == "glob":
-        for part in range(3):
-            lines = [json.dumps(row) + "\n" for row in ROWS[part * 1_000 : (part + 1) * 1_000]]
-            (tmp_path / f"part-{part}.jsonl").write_text("".join(lines))
+        for part, lines in enumerate(parts_of_rows()):
+            (tmp_path / f"part-{part}.jsonl").write_text(lines)
         return open_source(str(tmp_path / "part-*.jsonl")), ROWS
+    if kind == "saved data set":
+        datasets.Dataset.from_list(ROWS).save_to_disk(tmp_path / "saved", num_shards=2)
+        return open_source(str(tmp_path / "saved")), ROWS
     ending = next(ending for ending in sorted(CONTENT, key=len, reverse=True) if kind.startswith(ending))
     path = tmp_path / f"in{kind}"
     path.write_bytes(PACKED[kind.removeprefix(ending)](CONTENT[ending]()))
     return open_source(str(path)), ONE_LINE_ROWS if ending == ".txt" else ROWS
-
-
-Given = tuple[Source, list[dict[str, str]]]
 
 
 def test_all_rows_come_in_order_with_their_texts_unchanged(source_and_rows: Given) -> None:

@@ -18,13 +18,13 @@ from rowmill.chunks import TableChunk
 from rowmill.errors import StoreFullError
 from rowmill.outputs import Batch, OutputColumns
 from rowmill.records import Outcome, Status
-from rowmill.sinks import create_sink
+from rowmill.sinks import OutputShape, create_sink
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 columns = OutputColumns(("a",), ())
 chunk = TableChunk(range(1_000), ("a",), [[os.urandom(400).hex()] for _ in range(1_000)])
 outcomes = [Outcome(i, Status.OK, None, *[None] * 3, 1, *[None] * 5) for i in range(1_000)]
-sink = create_sink(sys.argv[1], sys.argv[2], columns, lambda: [chunk])
+sink = create_sink(sys.argv[1], OutputShape(sys.argv[2]), columns, lambda: [chunk])
 try:
     sink.write(Batch(chunk, outcomes, columns))
     sink.commit()

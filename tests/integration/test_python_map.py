@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import datasets
 import duckdb
 import pandas as pd
 import polars as pl
@@ -133,6 +134,44 @@ def test_a_duckdb_relation_comes_back_as_one(place: Workplace) -> None:
     found = rowmill.map(relation, **arguments(place))
     assert type(found) is type(relation)
     assert found.select("n", "answer").fetchall() == [(n, f"row-{n}") for n in range(5)]
+
+
+def hugging_face_data() -> datasets.Dataset:
+    features = datasets.Features(
+        {
+            "id": datasets.Value("int32"),
+            "text": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["a", "b"]),
+        }
+    )
+    columns = {"id": NUMBERS, "text": TEXTS, "label": [n % 2 for n in NUMBERS]}
+    return datasets.Dataset.from_dict(columns, features=features)
+
+
+def test_a_hugging_face_data_set_comes_back_as_one_with_its_features(place: Workplace) -> None:
+    # Chosen rows in another order: the library keeps that as indices beside the table.
+    chosen = hugging_face_data().select(range(2_344, 44, -1))
+    found = rowmill.map(chosen, **arguments(place))
+    assert isinstance(found, datasets.Dataset)
+    assert found["answer"] == ANSWERS[2_344:44:-1]
+    assert found.select_columns(["id", "text", "label"])[:] == chosen[:]
+    assert {name: found.features[name] for name in chosen.features} == chosen.features
+    assert found.column_names == ["id", "text", "label", *ADDED]
+
+
+def test_a_hugging_face_stream_comes_back_as_a_stream(place: Workplace) -> None:
+    stream = hugging_face_data().to_iterable_dataset(num_shards=3).take(1_500)
+    found = rowmill.map(stream, **arguments(place))
+    assert isinstance(found, datasets.IterableDataset)
+    rows = list(found)
+    assert [row["answer"] for row in rows] == ANSWERS[:1_500]
+    assert [row["label"] for row in rows] == [n % 2 for n in range(1_500)]
+
+
+def test_several_hugging_face_splits_are_refused_with_their_names(place: Workplace) -> None:
+    splits = datasets.DatasetDict({"train": hugging_face_data(), "test": hugging_face_data()})
+    with pytest.raises(rowmill.JobError, match="name one of train, test"):
+        rowmill.map(splits, **arguments(place))
 
 
 def test_a_result_can_be_mapped_again(place: Workplace) -> None:

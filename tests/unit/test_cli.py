@@ -320,6 +320,7 @@ def test_export_says_how_many_rows_on_stderr(command: Command) -> None:
         "answer_prefix": None,
         "meta_prefix": "m_",
         "answer": None,
+        "split_rows": None,
     }
 
 

@@ -14,7 +14,7 @@ from rowmill.chunks import ArrowChunk, ObjectChunk
 from rowmill.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import create_sink
+from rowmill.sinks import OutputShape, create_sink
 
 
 def outcome(index: int, answer: bytes | None = None) -> Outcome:
@@ -24,7 +24,7 @@ def outcome(index: int, answer: bytes | None = None) -> Outcome:
 def written(folder: Path, chunk: Chunk, answer: bytes = b"{}", format: str = "csv", **options: Any) -> list[str]:
     """Lines of the output without Rowmill's own columns."""
     columns = OutputColumns(tuple(chunk.columns), (AnswerColumn("v", "json"),))
-    sink = create_sink(str(folder / "out"), format, columns, list, **options)
+    sink = create_sink(str(folder / "out"), OutputShape(format, **options), columns, list)
     outcomes = [outcome(i, answer) for i in chunk.indices]
     sink.write(Batch(chunk, outcomes, columns))
     sink.commit()

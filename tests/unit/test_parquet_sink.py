@@ -15,7 +15,7 @@ from rowmill.errors import OutputError
 from rowmill.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import create_sink
+from rowmill.sinks import OutputShape, create_sink
 
 
 def outcome(index: int) -> Outcome:
@@ -25,7 +25,7 @@ def outcome(index: int) -> Outcome:
 def written(folder: Path, chunks: list[Any]) -> pq.ParquetFile:
     names = tuple(dict.fromkeys(name for chunk in chunks for name in chunk.columns))
     columns = OutputColumns(names, ())
-    sink = create_sink(str(folder / "out"), "parquet", columns, lambda: chunks)
+    sink = create_sink(str(folder / "out"), OutputShape("parquet"), columns, lambda: chunks)
     for chunk in chunks:
         outcomes = [outcome(i) for i in chunk.indices]
         sink.write(Batch(chunk, outcomes, columns))

@@ -13,7 +13,7 @@ from rowmill.chunks import ObjectChunk, TableChunk
 from rowmill.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import create_sink
+from rowmill.sinks import OutputShape, create_sink
 from rowmill.sources import open_source
 
 FORMATS = ["jsonl", "csv", "tsv", "parquet"]
@@ -37,7 +37,7 @@ def again(folder: Path, chunk: Chunk, format: str, columns: tuple[str, ...]) -> 
     """The chunk's rows, written in this format and read from there."""
     output = OutputColumns(columns, ())
     path = str(folder / f"out.{format}")
-    sink = create_sink(path, format, output, lambda: [chunk])
+    sink = create_sink(path, OutputShape(format), output, lambda: [chunk])
     sink.write(Batch(chunk, outcomes(chunk), output))
     sink.commit()
     rows = [row for part in open_source(path).chunks() for row in part.records()]

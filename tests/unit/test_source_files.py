@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,34 @@ def test_a_folder_is_refused_with_advice(tmp_path: Path) -> None:
     assert f"{tmp_path}/*.csv" in refusal(tmp_path)
 
 
+def test_the_advice_about_a_folder_goes_by_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "part-00000.parquet").write_bytes(b"")
+    assert f"{tmp_path}/*.parquet" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "spec", "extra"),
+    [
+        ("fsspec.core", "s3://bucket/in.csv", "rowmill[remote]"),
+        ("s3fs", "s3a://bucket/in.csv", "rowmill[remote]"),
+        ("python_calamine", "in.xlsx", "rowmill[excel]"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, spec: str, extra: str
+) -> None:
+    (tmp_path / "in.xlsx").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    for name in [module, *(name for name in sys.modules if name.startswith(f"{module}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert f"pip install '{extra}'" in refusal(spec)
+
+
 def test_a_glob_without_match_is_refused(tmp_path: Path) -> None:
     assert "no file matches" in refusal(tmp_path / "*.csv")
 
 
-@pytest.mark.parametrize("name", ["in.xlsx", "in", "in.csv.bz2", "csv"])
+@pytest.mark.parametrize("name", ["in.xls", "in", "in.csv.bz2", "csv"])
 def test_an_unknown_ending_is_refused_with_those_there_are(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("a\n")
     assert ".csv .tsv .jsonl .ndjson .json .parquet .txt" in refusal(tmp_path / name)
@@ -64,9 +88,16 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     assert "permission denied" in refusal(path)
 
 
-@pytest.mark.parametrize("spec", ["s3://host/in.csv", "https://host/in.csv"])
-def test_what_cannot_be_read_yet_is_refused(spec: str) -> None:
-    assert "cannot be read yet" in refusal(spec)
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("nope://host/in.csv", "nope:// is no kind of address that fsspec knows"),
+        ("gs://bucket/in.csv", "pip install gcsfs"),
+        ("http://127.0.0.1:9/in.csv", "Connect call failed"),
+    ],
+)
+def test_an_address_that_cannot_be_reached_is_refused_with_the_reason(address: str, reason: str) -> None:
+    assert reason in refusal(address)
 
 
 def test_a_delimiter_for_json_is_refused(tmp_path: Path) -> None:
@@ -204,6 +235,7 @@ def test_an_empty_packed_file_has_no_rows(tmp_path: Path, ending: str) -> None:
         (bz2.compress(b"a\n1\n"), "bzip2"),
         (b"PK\x03\x04\x14\x00", "spreadsheet"),
         (b"PAR1\x15\x04\x15\x00", ".parquet"),
+        (b"ARROW1\0\0", ".arrow"),
     ],
 )
 def test_a_file_that_is_something_else_says_what(tmp_path: Path, content: bytes, word: str) -> None:
@@ -216,9 +248,15 @@ def test_a_header_that_begins_like_another_kind_of_file_is_a_header(tmp_path: Pa
     assert rows_of(tmp_path / "in.csv") == [{"PAR1": "1", "PAR2": "2"}]
 
 
-def test_packed_parquet_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "in.parquet.gz").write_bytes(b"")
-    assert "Parquet is packed inside" in refusal(tmp_path / "in.parquet.gz")
+@pytest.mark.parametrize(("ending", "kind"), [("parquet", "Parquet"), ("arrow", "Arrow"), ("xlsx", "Excel")])
+def test_a_packed_file_of_a_kind_that_is_packed_inside_is_refused(tmp_path: Path, ending: str, kind: str) -> None:
+    (tmp_path / f"in.{ending}.gz").write_bytes(b"")
+    assert f"{kind} is packed inside" in refusal(tmp_path / f"in.{ending}.gz")
+
+
+def test_a_sheet_of_what_has_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a\n")
+    assert "--sheet is for Excel" in refusal(tmp_path / "in.csv", sheet="1")
 
 
 # Encodings

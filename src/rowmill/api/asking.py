@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # What belongs to files, or would leave rows out of what is handed back.
 NOT_OF_MAPS = frozenset(
-    {"output", "format", "encoding", "delimiter", "escape_formulas", "limit", "sample", "seed", "where"}
+    {"output", "format", "encoding", "delimiter", "sheet", "escape_formulas", "split_rows"}
+    | {"limit", "sample", "seed", "where"}
 )
 
 
@@ -107,10 +108,8 @@ class Asking:
 
 def begin(rows: Any, run_file: Any) -> Asking:
     """Looks at what came in and finds a place for the run file."""
-    if isinstance(rows, str | bytes | Mapping):
-        raise JobError(f"rows: must be a frame, or an iterable of mappings or texts, not {type(rows).__name__}")
     frame = read_frame(rows)
-    if frame is None and not isinstance(rows, Iterable):
+    if frame is None and (isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable)):
         raise JobError(f"rows: must be a frame, or an iterable of mappings or texts, not {type(rows).__name__}")
     if run_file is not None:
         return Asking(frame, rows, Path(run_file), is_temporary=False)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_ROWS_PER_PIECE = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """A frame of the caller's and the same rows as an Arrow table."""
@@ -28,6 +31,8 @@ class Frame:
             import polars
 
             return self.original.hstack(polars.DataFrame(added).get_columns())
+        if kind == "datasets":
+            return _widened_data_set(self, added)
         import pyarrow as pa
 
         table = self.original if isinstance(self.original, pa.Table) else self.table
@@ -40,6 +45,8 @@ class Frame:
 
 def read_frame(rows: Any) -> Frame | None:
     """The rows as a frame, None where they are none.  Raises JobError for a frame that cannot become Arrow."""
+    if _library(rows) == "datasets":
+        return Frame(rows, _table_of_data_set(rows))
     if _library(rows) == "polars" and hasattr(rows, "collect"):
         raise JobError("rows: a LazyFrame has no rows yet; call .collect() on it")
     speaks_arrow = hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__")
@@ -57,6 +64,28 @@ def read_frame(rows: Any) -> Frame | None:
 
 def _library(value: Any) -> str:
     return type(value).__module__.partition(".")[0].lstrip("_")
+
+
+def _table_of_data_set(rows: Any) -> pa.Table:
+    """A data set of the Hugging Face library, or a stream of one, as a table."""
+    import pyarrow as pa
+
+    if hasattr(rows, "keys"):
+        raise JobError(f"rows: this holds several data sets; name one of {', '.join(map(str, rows.keys()))}")
+    rows = rows.with_format("arrow")
+    if hasattr(rows, "__len__"):
+        return rows[:]
+    pieces = list(rows.iter(batch_size=_ROWS_PER_PIECE))
+    return pa.concat_tables(pieces) if pieces else pa.table({})
+
+
+def _widened_data_set(frame: Frame, added: pa.Table) -> Any:
+    """A data set with these columns too; of a stream a stream again, which is in memory now."""
+    library = sys.modules["datasets"]
+    is_whole = hasattr(frame.original, "__len__")
+    whole = frame.original if is_whole else library.Dataset(frame.table)
+    widened = library.concatenate_datasets([whole, library.Dataset(added)], axis=1)
+    return widened if is_whole else widened.to_iterable_dataset()
 
 
 def _as_read(original: Any, table: pa.Table) -> Any:

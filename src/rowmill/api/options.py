@@ -71,7 +71,9 @@ class RunOptions(AskOptions, total=False):
     where: str | None
     encoding: str | None
     delimiter: str | None
+    sheet: str | int | None
     escape_formulas: bool | None
+    split_rows: int | None
     fresh: bool
 
 

@@ -39,6 +39,7 @@ def export(
         answer_prefix=options.answer_prefix,
         meta_prefix=options.meta_prefix,
         answer=answer,
+        split_rows=options.split_rows,
     )
     if not quiet:
         say(f"{written:,} rows written to {shown(target, options.table)}")

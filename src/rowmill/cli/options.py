@@ -42,6 +42,17 @@ EscapeFormulas = Annotated[
         show_default=False,
     ),
 ]
+SplitRows = Annotated[
+    int | None,
+    typer.Option(
+        "--split-rows",
+        metavar="N",
+        min=1,
+        help="OUTPUT becomes a folder of parts of N rows.",
+        rich_help_panel=OUT,
+        show_default=False,
+    ),
+]
 AnswerPrefix = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="Put before the answer's columns.", rich_help_panel=OUT, show_default=False),
@@ -212,6 +223,7 @@ class JobOptions(AskOptions):
     query: Annotated[str | None, _option("--query", metavar="SQL", help="What to read of a database.", panel=ROWS)] = (
         None
     )
+    split_rows: SplitRows = None
     limit: Annotated[int | None, _option("--limit", metavar="N", help="Only the first N rows.", panel=ROWS)] = None
     sample: Annotated[int | None, _option("--sample", metavar="N", help="N rows at random.", panel=ROWS)] = None
     seed: Annotated[int | None, _option("--seed", metavar="N", help="Another sample (0).", panel=ROWS)] = None
@@ -239,6 +251,9 @@ class JobOptions(AskOptions):
     delimiter: Annotated[
         str | None, _option("--delimiter", metavar="C", help="Between CSV cells (by the ending).", panel=ROWS)
     ] = None
+    sheet: Annotated[
+        str | None, _option("--sheet", metavar="NAME|N", help="Sheet of an Excel workbook (the first).", panel=ROWS)
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +268,7 @@ class ExportOptions:
     answer_prefix: AnswerPrefix = None
     meta_prefix: MetaPrefix = None
     escape_formulas: EscapeFormulas = None
+    split_rows: SplitRows = None
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,11 +15,15 @@ from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from rowmill import databases
+from rowmill.addresses import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
 
 COMPRESSED = (".gz", ".zst")
-READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
+READABLE = (
+    *(".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt"),
+    *(".xlsx", ".xlsm", ".arrow", ".arrows", ".feather", ".ipc"),
+)
 
 MOST_ENDPOINTS = 100
 CASCADES = ("invalid", "refused", "truncated", "filtered", "failed")
@@ -27,23 +31,6 @@ BATCH_READABLE = (".jsonl", ".ndjson", ".json")
 
 KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
 
-SECRET_PARAMETERS = frozenset(
-    {
-        "access_token",
-        "api-key",
-        "api_key",
-        "apikey",
-        "auth",
-        "code",
-        "key",
-        "password",
-        "secret",
-        "sig",
-        "signature",
-        "subscription-key",
-        "token",
-    }
-)
 OWN_PARAMS: Mapping[str, str] = {
     "messages": "the prompt makes the messages",
     "model": "the endpoint names the model",
@@ -89,7 +76,7 @@ def not_blank(text: str) -> str:
 def source(text: str) -> str:
     if text.startswith(DATABASES):
         raise wrong(refusal("such a database as the source"))
-    return _address(text) if databases.is_database(text) else not_blank(text)
+    return _database(text) if databases.is_database(text) else not_blank(_address(text))
 
 
 def output(text: str) -> str:
@@ -97,14 +84,23 @@ def output(text: str) -> str:
         raise wrong(refusal("such a database as the output"))
     if text == "-":
         raise wrong("must be a file: the run file stands beside it")
-    return _address(text) if databases.is_database(text) else not_blank(text)
+    if is_web(text):
+        raise wrong("a web address can be read and not written")
+    return _database(text) if databases.is_database(text) else not_blank(_address(text))
 
 
-def _address(text: str) -> str:
+def _database(text: str) -> str:
     try:
         return text if isinstance(text, databases.Address) else databases.address(text)
     except ValueError as error:
         raise wrong(str(error)) from None
+
+
+def _address(text: str) -> str:
+    found = held_secret(text)
+    if found is not None:
+        raise wrong(f"must not hold {found}; the libraries that read it take keys from the environment")
+    return without_file_scheme(text)
 
 
 def table(text: str) -> str:
@@ -136,10 +132,23 @@ def database_key(name: str, value: Any, seen: Mapping[str, Any]) -> None:
             raise wrong("is for a database as the output")
         case "id" if writes and given != (seen.get("mode") == "upsert"):
             raise wrong(databases.UPSERT_NEEDS)
-        case "format" if given and writes:
+        case "format" | "split_rows" if given and writes:
             raise wrong("is for files; a database has its own")
         case "encoding" | "delimiter" if given and reads:
             raise wrong("is for files of text")
+        case "sheet" if given and reads:
+            raise wrong("is for workbooks")
+
+
+def run_file(text: str) -> str:
+    if is_remote(text):
+        raise wrong("must be on this machine")
+    return not_blank(text)
+
+
+def sheet(value: Any) -> Any:
+    """A name, or a number from 1."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def template(text: str) -> str:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from rowmill.addresses import default_run_file, is_remote, leaf
 from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
@@ -229,7 +230,8 @@ class Job(_Part):
     table: Annotated[str, AfterValidator(checks.table)] | None = Field(default=None, validate_default=True)
     mode: Mode = "create"
     id: Text | None = Field(default=None, validate_default=True)
-    run_file: Text | None = None
+    run_file: Annotated[str, AfterValidator(checks.run_file)] | None = None
+    split_rows: Count | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
     limit: Count | None = None
@@ -240,6 +242,7 @@ class Job(_Part):
     max_failure_rate: Annotated[float, between(0.0, 1.0)] | None = None
     encoding: Annotated[str, AfterValidator(checks.encoding)] | None = None
     delimiter: Annotated[str, AfterValidator(checks.delimiter)] | None = None
+    sheet: Annotated[Text, BeforeValidator(checks.sheet)] | None = None
     answer_prefix: str = ""
     meta_prefix: str = "_"
     escape_formulas: bool = False
@@ -285,9 +288,11 @@ class Job(_Part):
     @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
-        return self.run_file or f"{self.stem}.rowmill"
+        if self.run_file is not None:
+            return self.run_file
+        return default_run_file(self.output) if self.target is None else f"{self.stem}.rowmill"
 
-    @field_validator("format", "query", "table", "mode", "id", "encoding", "delimiter")
+    @field_validator("format", "query", "table", "mode", "id", "split_rows", "encoding", "delimiter", "sheet")
     @classmethod
     def _fits_source_and_output(cls, value: str | None, info: ValidationInfo) -> str | None:
         checks.database_key(info.field_name or "", value, info.data)
@@ -335,10 +340,13 @@ class Job(_Part):
 
 
 def default_output(source: str) -> str:
-    """Where the output goes when the user does not say: beside the source, with `.out.jsonl`."""
-    if source == "-" or "://" in source or any(sign in source for sign in "*?["):
+    """Where the output goes when the user does not say: beside the source, with `.out.jsonl`.
+
+    Beside a source elsewhere nothing is written: then it goes into the current folder.
+    """
+    stem = leaf(source) if is_remote(source) else source
+    if source == "-" or isinstance(source, Address) or not stem or any(sign in stem for sign in "*?["):
         raise PydanticCustomError("output", "missing; name the output with -o/--output")
-    stem = source
     for endings in (checks.COMPRESSED, checks.READABLE):
         stem = next((stem[: -len(ending)] for ending in endings if stem.lower().endswith(ending)), stem)
     return f"{stem}.out.jsonl"

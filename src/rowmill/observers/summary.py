@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from rowmill.addresses import default_run_file
 from rowmill.databases import is_database
 from rowmill.errors import StopReason
 from rowmill.observers.wording import causes, cost_words, duration, printable, rate
@@ -117,7 +118,7 @@ def where(output: str, run_file: str) -> str:
     if is_database(output) or output == run_file:
         return shlex.quote(run_file)
     named = shlex.quote(output)
-    return named if run_file == f"{output}.rowmill" else f"{named} --run-file {shlex.quote(run_file)}"
+    return named if run_file == default_run_file(output) else f"{named} --run-file {shlex.quote(run_file)}"
 
 
 def counts_words(counts: Mapping[str, int]) -> str:

@@ -37,6 +37,13 @@ class Batch:
     def __len__(self) -> int:
         return len(self.outcomes)
 
+    def sliced(self, start: int, end: int) -> Batch:
+        """The rows from `start` up to `end`, or to the last."""
+        if start == 0 and end >= len(self):
+            return self
+        offsets = range(start, min(end, len(self)))
+        return Batch(self.chunk.take(offsets), self.outcomes[start:end], self.columns)
+
     @property
     def finished(self) -> Sequence[Outcome]:
         """The outcomes, one a row of `chunk`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rowmill.bodies import ID
@@ -20,6 +19,7 @@ from rowmill.outputs.openai_batch import (
 from rowmill.ports import Chunk
 from rowmill.records import LastAttempt, Outcome
 from rowmill.runner.collector import rare_collections
+from rowmill.sinks import remove
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.reader import RunFileReader
 
@@ -34,7 +34,7 @@ class Written(NamedTuple):
 
 
 @rare_collections()
-def write_results(reader: RunFileReader, target: str, failures: Path, form: str, *, salvage: bool = False) -> Written:
+def write_results(reader: RunFileReader, target: str, failures: str, form: str, *, salvage: bool = False) -> Written:
     """Streams every finished row, in input order, into `target` or the file of errors beside it.
 
     In the form of vLLM's `run-batch` the errors stand in both.  Replies are held one at a time.
@@ -96,7 +96,7 @@ class _Leaders:
 class _Results:
     """The two files; that of errors is made with the first error."""
 
-    def __init__(self, target: str, failures: Path, *, has_errors: bool) -> None:
+    def __init__(self, target: str, failures: str, *, has_errors: bool) -> None:
         self._has_errors = has_errors
         self._failures = failures
         self._answered = JsonLinesFile(target)
@@ -115,17 +115,17 @@ class _Results:
 
     def _add_error(self, line: Line) -> None:
         if self._failed is None:
-            self._failed = JsonLinesFile(str(self._failures))
+            self._failed = JsonLinesFile(self._failures)
         self._failed.append([line])
 
     def commit(self) -> Written:
         """Makes both appear; an old file of errors goes where there are none."""
         if self._failed is None:
-            self._failures.unlink(missing_ok=True)
+            remove(self._failures)
         else:
             self._failed.commit()
         self._answered.commit()
-        return Written(self._rows, None if self._failed is None else str(self._failures))
+        return Written(self._rows, None if self._failed is None else self._failures)
 
     def abort(self) -> None:
         """Takes what is unfinished away."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rowmill.addresses import default_run_file, without_file_scheme
 from rowmill.answers import AnswerSchema
 from rowmill.confusion import Accuracy
 from rowmill.databases import address, is_database, make_target
@@ -18,10 +19,10 @@ from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.batch_results import write_results
 from rowmill.runner.collector import rare_collections
-from rowmill.runner.places import FilePlace, Place, TablePlace
+from rowmill.runner.destinations import FilePlace, Place, TablePlace
 from rowmill.runner.plan import columns_of, form_of
 from rowmill.runner.rereading import Reread
-from rowmill.sinks import check_target, check_writable, format_of
+from rowmill.sinks import check_target, check_writable, format_of, remove
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
@@ -38,7 +39,7 @@ def run_file_of(output: str, run_file: str | None) -> Path:
             "the run file of a database's output has a name of its own, like shop.reviews.rowmill (a run names it at "
             "its end): name the run file in place of the database"
         )
-    return Path(output) if output.endswith(".rowmill") else Path(output + ".rowmill")
+    return Path(output) if output.endswith(".rowmill") else Path(default_run_file(output))
 
 
 def stored_job(reader: RunFileReader) -> Job:
@@ -62,10 +63,12 @@ def export(
     answer_prefix: str | None = None,
     meta_prefix: str | None = None,
     answer: str | None = None,
+    split_rows: int | None = None,
 ) -> int:
     """Writes the finished rows of a run, also while it runs, and returns how many.
 
-    `target` is a file, or a database with `table`, `mode` and `id` as a job has them.
+    `target` is a file, with `split_rows` a folder of parts of at most that many rows, or a database with `table`,
+    `mode` and `id` as a job has them.
     `answer` is another schema, under which the stored replies are read again; nothing is sent.
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
@@ -73,9 +76,14 @@ def export(
     reader = RunFileReader(run_file_of(output, run_file), checked=False)
     try:
         job = stored_job(reader)
+        target = without_file_scheme(target)
         place = _export_place(job if answer is None else None, target, format, (table, mode, id))
+        if split_rows is not None:
+            place = _in_parts(place, split_rows)
         if answer is not None and isinstance(place, FilePlace) and place.format in RESULT_FORMS:
             raise JobError(f"answer: --format {place.format} has no columns for it; take one of the two out")
+        if isinstance(place, FilePlace):
+            check_writable(target, in_parts=split_rows is not None)
         changes: dict[str, Any] = {}
         if isinstance(place, FilePlace) and (escape_formulas or job.escape_formulas):
             place = replace(place, escape_formulas=True)
@@ -109,7 +117,6 @@ def _export_place(
         if any(named):
             raise OutputError("--table, --mode and --id are for a database as the output")
         form = (format or format_of(target)) if job is None else form_of(job, target, format)
-        check_writable(target)
         return FilePlace(target, form)
     if format is not None:
         raise OutputError("--format is for files; a database has its own")
@@ -119,6 +126,12 @@ def _export_place(
         raise OutputError(str(error)) from None
     check_target(found)
     return TablePlace(found)
+
+
+def _in_parts(place: FilePlace | TablePlace, split_rows: int) -> FilePlace:
+    if not isinstance(place, FilePlace) or place.format in RESULT_FORMS:
+        raise OutputError("--split-rows is for files of columns")
+    return replace(place, split_rows=split_rows)
 
 
 @rare_collections()
@@ -139,7 +152,7 @@ def write_output(
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
-    sink: Sink = place.open(columns, _input_of(reader, salvage))
+    sink: Sink = place.open(columns, _input_of(reader, salvage), sum(totals.counts.values()))
     written = 0
     try:
         for chunk, found in reader.outcomes(salvage=salvage):
@@ -170,18 +183,18 @@ def _input_of(reader: RunFileReader, salvage: bool) -> Any:
     return chunks
 
 
-def failures_path(output: str) -> Path:
+def failures_path(output: str) -> str:
     """Where the rows go that ended badly."""
-    return Path(output + ".failed.jsonl")
+    return f"{output}.failed.jsonl"
 
 
 def write_failures(reader: RunFileReader, output: str, counts: Mapping[str, int]) -> str | None:
     """Writes OUTPUT.failed.jsonl, or takes an old one away where no row ended badly; its path if there is one."""
     path = failures_path(output)
     if not any(number for status, number in counts.items() if status not in GOOD):
-        path.unlink(missing_ok=True)
+        remove(path)
         return None
-    file = JsonLinesFile(str(path))
+    file = JsonLinesFile(path)
     try:
         for chunk, outcomes in reader.outcomes():
             file.append(_bad_records(reader, chunk, outcomes))
@@ -189,7 +202,7 @@ def write_failures(reader: RunFileReader, output: str, counts: Mapping[str, int]
     except BaseException:
         file.abort()
         raise
-    return str(path)
+    return path
 
 
 def _bad_records(reader: RunFileReader, chunk: Chunk, outcomes: list[Outcome | None]) -> list[Mapping[str, Any]]:

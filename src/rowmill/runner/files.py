@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rowmill.errors import OutputError
+from rowmill.places import exists, rename
+from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import failures_path
-from rowmill.runner.places import check_place
 from rowmill.runner.plan import Plan
+from rowmill.sinks import translated
 from rowmill.store import connection as connections
 
 SIDE_FILES = ("-wal", "-shm")
@@ -21,11 +21,12 @@ def ensure_run_file(plan: Plan) -> None:
         check_place(plan.target, plan.run_file)
     if plan.run_file.exists():
         return
-    if plan.target is None and plan.output.exists():
-        raise OutputError(
-            f"{plan.output} exists and has no run file {plan.run_file}: it is not overwritten; "
-            "choose another -o, or --fresh to rename it to *.old"
-        )
+    with translated(plan.output):
+        if plan.target is None and exists(plan.output):
+            raise OutputError(
+                f"{plan.output} exists and has no run file {plan.run_file}: it is not overwritten; "
+                "choose another -o, or --fresh to rename it to *.old"
+            )
     connections.create(plan.run_file)
 
 
@@ -34,21 +35,22 @@ def set_aside(plan: Plan) -> None:
 
     A table in a database stays as it is.
     """
-    names = [plan.run_file, failures_path(plan.job.stem)]
+    run_file = str(plan.run_file)
+    names = [run_file, failures_path(plan.job.stem), *(run_file + end for end in SIDE_FILES)]
     names += [] if plan.target is not None else [plan.output]
-    names += [plan.run_file.with_name(plan.run_file.name + end) for end in SIDE_FILES]
-    number = 1
-    while any(_old(path, number).exists() for path in names):
-        number += 1
-    for path in names:
-        if path.exists():
-            path.rename(_old(path, number))
+    with translated(plan.output):
+        number = 1
+        while any(exists(_old(name, number)) for name in names):
+            number += 1
+        for name in names:
+            if exists(name):
+                rename(name, _old(name, number))
 
 
-def _old(path: Path, number: int) -> Path:
+def _old(name: str, number: int) -> str:
     """Side files keep their ending behind the run file's new name, or SQLite would not find them."""
     ending = ".old" if number == 1 else f".old{number}"
     for side in SIDE_FILES:
-        if path.name.endswith(".rowmill" + side):
-            return path.with_name(path.name.removesuffix(side) + ending + side)
-    return path.with_name(path.name + ending)
+        if name.endswith(".rowmill" + side):
+            return name.removesuffix(side) + ending + side
+    return name + ending

@@ -41,7 +41,7 @@ class Plan:
     prompt: Prompt
     schema: AnswerSchema | None
     names: Sequence[str] | None
-    output: Path
+    output: str
     run_file: Path
     format: str
     asks: Asks | None = None
@@ -99,11 +99,13 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
         form: str | None = "table"
     else:
         form = _gather(faults, lambda: form_of(job, job.output, job.format))
-        _gather(faults, lambda: check_writable(job.output))
+        _gather(faults, lambda: check_writable(job.output, in_parts=job.split_rows is not None))
+        if job.split_rows is not None and form in RESULT_FORMS:
+            faults.append("split_rows: the results of a batch file are one file; take it out, or name another format")
     if faults or asks is None or form is None:
         raise JobError(*faults)
     run_path = Path(run_file or job.run_file_path)
-    return Plan(job, asks.each[0].prompt, schema, asks.key_names, Path(job.output), run_path, form, asks)
+    return Plan(job, asks.each[0].prompt, schema, asks.key_names, job.output, run_path, form, asks)
 
 
 def form_of(job: Job, path: str, stated: str | None) -> str:
@@ -204,7 +206,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
 def _source_of(job: Job) -> Source:
     if isinstance(job.source, Address):
         return open_database(job.source, job.query, job.table if job.query is None else None)
-    return open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+    return open_source(job.source, encoding=job.encoding, delimiter=job.delimiter, sheet=job.sheet)
 
 
 def _is_made_by_us(job: Job, name: str) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from rowmill.addresses import is_remote
 from rowmill.databases import is_database
 from rowmill.errors import JobError
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer
 from rowmill.quote import Quote
 from rowmill.records import Result
+from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import run_file_of, stored_job
 from rowmill.runner.files import ensure_run_file, set_aside
 from rowmill.runner.lanes import resolve_endpoints
 from rowmill.runner.loop import leave, signals
-from rowmill.runner.places import check_place
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.pricing import priced
 from rowmill.runner.quoting import Pilot, has_begun
@@ -82,9 +83,8 @@ def retry(
             job = stored_job(reader)
         finally:
             reader.close()
-        named = (
-            {} if job.target is not None and not is_database(output) else {"output": output.removesuffix(".rowmill")}
-        )
+        stays = is_remote(job.output) or (job.target is not None and not is_database(output))
+        named = {} if stays else {"output": output.removesuffix(".rowmill")}
         job = apply_overrides(job, {**named, **(overrides or {})})
         plan = make_plan(job, run_file=str(path))
         endpoints = priced(job, resolve_endpoints(job))

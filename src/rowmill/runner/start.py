@@ -7,23 +7,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from rowmill.addresses import is_remote
 from rowmill.confusion import Accuracy
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec
 from rowmill.job.version import fingerprint, version_keys
 from rowmill.outputs.openai_batch import RESULT_FORMS
+from rowmill.places import exists
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.batch_results import write_results
+from rowmill.runner.destinations import TablePlace, place_of, seal_of, stands
 from rowmill.runner.exporting import failures_path, write_failures, write_output
 from rowmill.runner.lanes import Endpoint, redactor
 from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
-from rowmill.runner.places import TablePlace, place_of, seal_of, stands
 from rowmill.runner.plan import Input, Plan
 from rowmill.runner.pricing import odd_prices
 from rowmill.runner.session import Session
 from rowmill.runner.versions import decide, find_change
+from rowmill.sinks import translated
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import UNCOMMITTED_REPLIES, Writer
@@ -65,6 +68,8 @@ class Start:
                         "that were read from it before"
                     )
                 )
+            if plan.target is None and is_remote(plan.output) and plan.job.run_file is None and not reader.row_total():
+                self._tell(Notice(f"the run file of {plan.output} is here: {plan.run_file}"))
             self._warn_of_kill(reader)
             for words in (*odd_prices(endpoints), *(opened.notes if opened is not None else ())):
                 self._tell(Notice(words))
@@ -205,8 +210,6 @@ class Start:
                     try:
                         output, failures, found = self._write_output(reader, counts)
                     except (OutputError, DatabaseError) as error:
-                        if self.plan.target is None:
-                            raise
                         reason, message = StopReason.OUTPUT, f"every row is answered, but {error}"
             elif reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
@@ -242,9 +245,10 @@ class Start:
     def _write_output(self, reader: RunFileReader, counts: Mapping[str, int]) -> tuple[str, str | None, Found]:
         """Writes output and failures, unless they stand there already as this run file would write them."""
         job = self.plan.job
-        if stands(reader, job):
-            path = failures_path(job.stem)
-            return job.output, str(path) if path.exists() else None, Found.stored(reader.fact("accuracy"))
+        with translated(job.output):
+            if stands(reader, job):
+                path = failures_path(job.stem)
+                return job.output, path if exists(path) else None, Found.stored(reader.fact("accuracy"))
         accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
         if self.plan.format in RESULT_FORMS:
             failures = write_results(reader, job.output, failures_path(job.output), self.plan.format).failures
@@ -255,8 +259,10 @@ class Start:
                 place.settle()
             failures = write_failures(reader, job.stem, counts)
         found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
+        with translated(job.output):
+            seal = seal_of(job)
         writer = Writer(self.plan.run_file, bytes)
-        writer.do(lambda c: changes.remember_written(c, seal_of(job), json.dumps(found)))
+        writer.do(lambda c: changes.remember_written(c, seal, json.dumps(found)))
         writer.close(None)
         return job.output, failures, found
 

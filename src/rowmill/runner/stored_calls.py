@@ -93,7 +93,7 @@ def prepared_calls(target: Target, source: ItemSource, outlet: Outlet) -> Prepar
     job = target.job
     resolved = ResolvedEndpoint(target.name, "", provider="callable")
     endpoint = Endpoint(_pinned(job.endpoints[0]), resolved, Credentials(resolved), given=target.provider(outlet))
-    plan = Plan(job, Passing(_item_of), AsItIs(), None, Path(job.output), Path(job.run_file_path), "jsonl")
+    plan = Plan(job, Passing(_item_of), AsItIs(), None, job.output, Path(job.run_file_path), "jsonl")
     return plan, [endpoint], open_input(plan, source)
 
 

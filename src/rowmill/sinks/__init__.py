@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cache
 from importlib import import_module
 
+from rowmill.addresses import leaf
 from rowmill.databases import Mark, Target
 from rowmill.errors import OutputError
-from rowmill.outputs import OutputColumns
+from rowmill.outputs import OutputColumns, arrow_schema
 from rowmill.ports import Chunk, Sink
-from rowmill.sinks.atomic import check_writable
-from rowmill.sinks.settings import SinkSettings
+from rowmill.sinks.atomic import check_writable, remove, translated
+from rowmill.sinks.settings import OutputShape, SinkSettings
 
-__all__ = ["FORMATS", "check_target", "check_writable", "create_sink", "create_table_sink", "format_of", "table_rows"]
+__all__ = [
+    "FORMATS",
+    "OutputShape",
+    "check_target",
+    "check_writable",
+    "create_sink",
+    "create_table_sink",
+    "format_of",
+    "remove",
+    "table_rows",
+    "translated",
+]
 
 _SINKS = {
     "jsonl": "rowmill.sinks.jsonl:JsonlSink",
@@ -27,7 +41,7 @@ _ENDINGS = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl"}
 def format_of(path: str) -> str:
     """The format that the path's ending names; raises OutputError."""
     for ending, name in _ENDINGS.items():
-        if path.lower().endswith(ending):
+        if leaf(path).lower().endswith(ending):
             return name
     raise OutputError(
         f"{path}: no output format has this ending; known are {' '.join(_ENDINGS)}, or name one with --format"
@@ -64,20 +78,25 @@ def table_rows(target: Target) -> int | None:
 
 def create_sink(
     path: str,
-    format: str,
+    shape: OutputShape,
     columns: OutputColumns,
     chunks: Callable[[], Iterable[Chunk]],
-    escape_formulas: bool = False,
 ) -> Sink:
-    """A sink that has opened its temporary file.
+    """A sink that has opened its temporary file, or the folder that holds its parts.
 
     `chunks` gives all input that the output may hold; Parquet reads it once for the types.  Raises
     OutputError, or StoreFullError when the disk is full.
     """
-    place = _SINKS.get(format)
+    place = _SINKS.get(shape.format)
     if place is None:
-        raise OutputError(f"unknown output format {format!r}; known are {' '.join(FORMATS)}")
+        raise OutputError(f"unknown output format {shape.format!r}; known are {' '.join(FORMATS)}")
     columns.check()
     module, _, name = place.partition(":")
-    sink: Sink = getattr(import_module(module), name)(SinkSettings(path, columns, chunks, escape_formulas))
-    return sink
+    kind: Callable[[SinkSettings], Sink] = getattr(import_module(module), name)
+    schema = cache(lambda: arrow_schema(chunks(), columns))
+    settings = SinkSettings(path, columns, schema, shape.escape_formulas)
+    if shape.split_rows is None:
+        return kind(settings)
+    from rowmill.sinks.parts import PartsSink
+
+    return PartsSink(path, shape, lambda part: kind(replace(settings, path=part)))

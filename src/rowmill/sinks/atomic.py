@@ -1,4 +1,4 @@
-"""Owns a file that appears whole or not at all; must not know what is in it."""
+"""Owns a file that appears whole or not at all, here or elsewhere; must not know what is in it."""
 
 from __future__ import annotations
 
@@ -10,27 +10,115 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from rowmill import places
+from rowmill.addresses import is_remote, scratch_path
 from rowmill.errors import OutputError, StoreFullError
+from rowmill.places import remote
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PART = "part-"
 
 
-def check_writable(path: str) -> None:
-    """Raises OutputError unless a file could be written there; creates nothing."""
-    target = Path(os.path.realpath(path))
-    folder = target.parent
+def check_writable(path: str, *, in_parts: bool = False) -> None:
+    """Raises OutputError unless a file (or a folder of parts) could be written there; creates nothing."""
+    with translated(path):
+        if is_remote(path):
+            remote.check_writable(path)
+            _check_here(path, Path(scratch_path(path)).parent)
+            if places.is_folder(path):
+                _check_replaceable(path, remote.names_in(path), in_parts)
+            return
+        target = Path(os.path.realpath(path))
+        _check_here(path, target.parent)
+        if target.is_dir():
+            _check_replaceable(path, os.listdir(target), in_parts)
+        elif target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            raise OutputError(f"{path} cannot be written: it is no regular file")
+
+
+def _check_here(path: str, folder: Path) -> None:
     if not folder.is_dir():
         raise OutputError(f"{path} cannot be written: there is no folder {folder}")
-    if target.is_dir():
-        raise OutputError(f"{path} cannot be written: it is a folder")
-    if target.exists() and not stat.S_ISREG(target.stat().st_mode):
-        raise OutputError(f"{path} cannot be written: it is no regular file")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"{path} cannot be written: no permission to write into {folder}")
 
 
+def _check_replaceable(path: str, names: list[str], in_parts: bool) -> None:
+    """A folder of parts may be replaced by the output's next version, and no other."""
+    if not in_parts:
+        raise OutputError(f"{path} cannot be written: it is a folder")
+    strange = next((name for name in names if not name.startswith(_PART)), None)
+    if strange is not None:
+        raise OutputError(f"{path} cannot be written: it is a folder that holds something else than parts ({strange})")
+
+
+class Place:
+    """Where an output is to appear, and the name beside it under which it is made until then.
+
+    What belongs elsewhere is made in the current folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        # A link stays a link: what it points to is replaced.
+        self._target = Path(scratch_path(path) if is_remote(path) else os.path.realpath(path))
+        self.unfinished = self._target.with_name(f".{self._target.name}.{os.getpid()}.tmp")
+
+    def clear(self) -> None:
+        """Takes away what a killed process has left half made for the same place."""
+        _remove_leftovers(self._target)
+
+    def fill(self) -> None:
+        """Makes what is finished appear under its name: a file, or a folder of parts with those before it gone."""
+        if is_remote(self._path):
+            self._send()
+        else:
+            self._put()
+            _sync_folder(self._target.parent)
+
+    def discard(self) -> None:
+        """Takes the unfinished away; may be called at any time, also twice."""
+        with contextlib.suppress(OSError):
+            places.remove(str(self.unfinished))
+
+    def _put(self) -> None:
+        if not self._target.is_dir() and not self.unfinished.is_dir():
+            os.replace(self.unfinished, self._target)
+            return
+        # A folder cannot be replaced in one step: between these two the output is not there.
+        old = self.unfinished.with_name(f"{self.unfinished.name}.old")
+        if self._target.exists():
+            os.replace(self._target, old)
+        os.replace(self.unfinished, self._target)
+        places.remove(str(old))
+
+    def _send(self) -> None:
+        if self.unfinished.is_dir():
+            self._send_parts()
+        else:
+            remote.upload(str(self.unfinished), self._path)
+        places.remove(str(self.unfinished))
+
+    def _send_parts(self) -> None:
+        """All parts or none: those that were sent are taken back where one cannot be."""
+        before = set(remote.names_in(self._path)) if places.is_folder(self._path) else set()
+        names = sorted(entry.name for entry in os.scandir(self.unfinished))
+        sent = []
+        try:
+            for name in names:
+                sent.append(name)
+                remote.upload(str(self.unfinished / name), f"{self._path}/{name}")
+        except BaseException:
+            for name in sent:
+                with contextlib.suppress(OSError):
+                    remote.remove(f"{self._path}/{name}")
+            raise
+        for name in before.difference(names):
+            remote.remove(f"{self._path}/{name}")
+
+
 class AtomicFile:
-    """Written under a temporary name beside its own, which it gets at `commit`.
+    """Written under a temporary name beside its own, which it gets at `commit`; one elsewhere is sent there then.
 
     Every fault is an OutputError, a full disk a StoreFullError; the temporary file is gone by then.
     """
@@ -38,12 +126,10 @@ class AtomicFile:
     def __init__(self, path: str) -> None:
         check_writable(path)
         self._path = path
-        # A link stays a link: what it points to is replaced.
-        self._target = Path(os.path.realpath(path))
-        self._temporary = self._target.with_name(f".{self._target.name}.{os.getpid()}.tmp")
+        self._place = Place(path)
         with self.translated():
-            _remove_leftovers(self._target)
-            self.file: BinaryIO = open(self._temporary, "wb")  # noqa: SIM115 closed by commit and abort
+            self._place.clear()
+            self.file: BinaryIO = open(self._place.unfinished, "wb")  # noqa: SIM115 closed by commit and abort
 
     def write(self, content: bytes) -> None:
         """Appends."""
@@ -56,40 +142,53 @@ class AtomicFile:
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            os.replace(self._temporary, self._target)
-            _sync_folder(self._target.parent)
+            self._place.fill()
 
     def abort(self) -> None:
         """Takes the temporary file away; may be called at any time, also twice."""
         # Closing flushes, which fails again on a full disk.
         with contextlib.suppress(OSError):
             self.file.close()
-        with contextlib.suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+        self._place.discard()
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
         """Turns an OSError inside into ours, with the temporary file removed."""
-        try:
-            yield
-        except OSError as error:
-            if hasattr(self, "file"):
-                self.abort()
-            if error.errno in _FULL:
-                raise StoreFullError(
-                    f"the disk is full: {self._path} could not be written, its unfinished part was removed; "
-                    "free some space and run the same command again"
-                ) from error
-            raise OutputError(f"{self._path} cannot be written: {error.strerror or error}") from error
+        with translated(self._path):
+            try:
+                yield
+            except OSError:
+                if hasattr(self, "file"):
+                    self.abort()
+                raise
+
+
+def remove(path: str) -> None:
+    """Takes an output away, if it is there; raises OutputError."""
+    with translated(path):
+        places.remove(path)
+
+
+@contextlib.contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turns an OSError inside into an OutputError about `path`, a full disk into a StoreFullError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StoreFullError(
+                f"the disk is full: {path} could not be written, its unfinished part was removed; "
+                "free some space and run the same command again"
+            ) from error
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Takes away what a killed process has left half written for the same name."""
     for entry in os.scandir(target.parent):
         start, end = f".{target.name}.", ".tmp"
         writer = entry.name[len(start) : -len(end)]
         if entry.name.startswith(start) and entry.name.endswith(end) and writer.isdigit() and not _lives(int(writer)):
-            os.unlink(entry.path)
+            places.remove(entry.path)
 
 
 def _lives(process: int) -> bool:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rowmill.errors import OutputError
-from rowmill.outputs import Batch, arrow_schema
+from rowmill.outputs import Batch
 from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.settings import SinkSettings
 
@@ -21,9 +21,8 @@ class ParquetSink:
 
     def __init__(self, settings: SinkSettings) -> None:
         self._path = settings.path
-        marked = arrow_schema(settings.chunks(), settings.columns)
         # Marks are for databases.
-        self._schema = pa.schema([field.remove_metadata() for field in marked])
+        self._schema = pa.schema([field.remove_metadata() for field in settings.schema()])
         self._file = AtomicFile(settings.path)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0

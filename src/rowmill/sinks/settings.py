@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rowmill.outputs import OutputColumns
-from rowmill.ports import Chunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class OutputShape:
+    """What the user decides about an output.
+
+    `split_rows` is how many rows a part has (None: one file); `rows` how many there will be, by which parts are named.
+    """
+
+    format: str
+    escape_formulas: bool = False
+    split_rows: int | None = None
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
     """Where and what a sink writes.
 
-    `chunks` gives all input that the output may hold, for formats that need the types before the first row.
+    `schema` reads all input once for the types, for formats that need them before the first row; it gives the same
+    one each time.
     """
 
     path: str
     columns: OutputColumns
-    chunks: Callable[[], Iterable[Chunk]]
+    schema: Callable[[], pa.Schema]
     escape_formulas: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from rowmill.addresses import leaf
 from rowmill.databases import Address
 from rowmill.errors import SourceError
 from rowmill.ports import Source
@@ -21,9 +22,18 @@ _READERS = {
     ".json": "rowmill.sources.json:JsonReader",
     ".parquet": "rowmill.sources.parquet:ParquetReader",
     ".txt": "rowmill.sources.text:TextReader",
+    ".xlsx": "rowmill.sources.excel:ExcelReader",
+    ".xlsm": "rowmill.sources.excel:ExcelReader",
+    ".arrow": "rowmill.sources.ipc:ArrowFileReader",
+    ".arrows": "rowmill.sources.ipc:ArrowFileReader",
+    ".feather": "rowmill.sources.ipc:ArrowFileReader",
+    ".ipc": "rowmill.sources.ipc:ArrowFileReader",
 }
 _PACKED = (".gz", ".zst")
 _TABLES = (".csv", ".tsv")
+_SHEETS = (".xlsx", ".xlsm")
+_BINARY = {".parquet": "Parquet", **dict.fromkeys(_SHEETS, "Excel")}
+_BINARY |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "Arrow")
 
 
 def open_database(address: Address, query: str | None, table_name: str | None) -> Source:
@@ -33,41 +43,43 @@ def open_database(address: Address, query: str | None, table_name: str | None) -
     return DatabaseSource(address, query, table_name)
 
 
-def open_source(spec: str, *, encoding: str | None = None, delimiter: str | None = None) -> FileSource:
-    """The source that a path, a glob or `-` (JSON lines on standard input) names.  Reads nothing yet.
+def open_source(
+    spec: str, *, encoding: str | None = None, delimiter: str | None = None, sheet: str | None = None
+) -> FileSource:
+    """The source that a path, an address, a glob or `-` (JSON lines on standard input) names.  Reads nothing yet.
 
-    `delimiter` is one character, or `\\t` spelled out.  Raises SourceError.
+    `delimiter` is one character, or `\\t` spelled out; `sheet` is a name or a number from 1.  Raises SourceError.
     """
     if encoding is not None:
         check_encoding(encoding)
     if spec == "-":
         _check_delimiter(delimiter, ".jsonl")
         return FileSource(spec, [InputFile("-", encoding)], _reader_of)
-    if "://" in spec:
-        raise SourceError(f"{spec}: web addresses cannot be read yet; a file, a glob or a database can")
     paths = find_files(spec)
     endings = {path: _ending(path) for path in paths}
     _check_one_kind(endings)
     ending = endings[paths[0]]
     delimiter = _check_delimiter(delimiter, ending)
-    if encoding is not None and ending == ".parquet":
-        raise SourceError("--encoding is for text files; Parquet text is always UTF-8")
-    files = [InputFile(path, encoding, delimiter, among_others=len(paths) > 1) for path in paths]
+    if encoding is not None and ending in _BINARY:
+        raise SourceError(f"--encoding is for text files; {_BINARY[ending]} text is always UTF-8")
+    if sheet is not None and ending not in _SHEETS:
+        raise SourceError("--sheet is for Excel workbooks")
+    files = [InputFile(path, encoding, delimiter, len(paths) > 1, sheet) for path in paths]
     return FileSource(spec, files, _reader_of)
 
 
 def _ending(path: str) -> str:
     """The ending that tells the format, without that of the packing."""
-    name = path.lower().rpartition("/")[2]
+    name = leaf(path).lower()
     packing = next((packing for packing in _PACKED if name.endswith(packing)), "")
     ending = next((ending for ending in _READERS if name.removesuffix(packing).endswith(ending)), None)
     if ending is None:
         raise SourceError(
             f"{path}: its kind is not known by its name; known endings are {' '.join(_READERS)}, "
-            f"all but .parquet also with {' or '.join(_PACKED)} behind"
+            f"those of text also with {' or '.join(_PACKED)} behind"
         )
-    if packing and ending == ".parquet":
-        raise SourceError(f"{path}: Parquet is packed inside; unpack the file once and name it .parquet")
+    if packing and ending in _BINARY:
+        raise SourceError(f"{path}: {_BINARY[ending]} is packed inside; unpack the file once and name it {ending}")
     return ending
 
 

@@ -9,7 +9,9 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
+from rowmill.addresses import file_part, is_remote
 from rowmill.errors import SourceError
+from rowmill.places.remote import open_file
 from rowmill.sources.encodings import check_head, is_utf8
 
 _HEAD_BYTES = 1 << 16
@@ -49,15 +51,21 @@ def _open(path: str, name: str) -> BinaryIO:
     if path == "-":
         return sys.stdin.buffer
     try:
-        return open(path, "rb")
+        return open_file(path, "sequential") if is_remote(path) else open(path, "rb")
     except OSError as error:
-        raise SourceError(f"{name} cannot be read: {(error.strerror or str(error)).lower()}") from error
+        raise SourceError(f"{name} cannot be read: {reason(error)}") from error
+
+
+def reason(error: OSError) -> str:
+    """What went wrong, in words for the middle of a sentence."""
+    return error.strerror.lower() if error.strerror else str(error)
 
 
 def _unpacked(file: BinaryIO, path: str) -> Read:
-    if path.lower().endswith(".gz"):
+    ending = file_part(path).lower()
+    if ending.endswith(".gz"):
         return _Unpacker(file, lambda: zlib.decompressobj(_ANY_GZIP_WINDOW), zlib.error).read
-    if path.lower().endswith(".zst"):
+    if ending.endswith(".zst"):
         import zstandard
 
         zstd = zstandard.ZstdDecompressor(max_window_size=_LARGEST_ZSTD_WINDOW_BYTES)
@@ -215,4 +223,4 @@ class _Stream(io.RawIOBase):
         except ValueError as error:
             raise SourceError(f"{self._name} is damaged, its compressed data cannot be unpacked") from error
         except OSError as error:
-            raise SourceError(f"{self._name} cannot be read: {error.strerror or error}") from error
+            raise SourceError(f"{self._name} cannot be read: {reason(error)}") from error

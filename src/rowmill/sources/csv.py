@@ -14,6 +14,7 @@ from rowmill.chunks import TableChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.records import Fault
+from rowmill.sources.headers import named, refuse_twice
 from rowmill.sources.lines import InputFile, Lines, cut
 
 _CellRow = tuple[Sequence[str], int, Fault | None]
@@ -25,7 +26,7 @@ class CsvReader:
 
     def __init__(self, file: InputFile) -> None:
         self._file = file
-        is_tsv = file.path.lower().removesuffix(".gz").removesuffix(".zst").endswith(".tsv")
+        is_tsv = file.leaf.removesuffix(".gz").removesuffix(".zst").endswith(".tsv")
         self._delimiter = file.delimiter or ("\t" if is_tsv else ",")
 
     def columns(self) -> tuple[str, ...]:
@@ -94,13 +95,10 @@ class _Header:
     """Column names, and how rows of another width are fitted to them."""
 
     def __init__(self, cells: Sequence[str], file: InputFile) -> None:
-        self.names = _named(cells)
-        named = [place for place, cell in enumerate(cells) if cell]
-        self._least_width = named[-1] + 1 if named else len(cells)
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
-        if twice:
-            names = ", ".join(repr(name) for name in twice)
-            raise SourceError(f"{file.name} has more than one column named {names}: rename all but one")
+        self.names = named(cells)
+        filled = [place for place, cell in enumerate(cells) if cell]
+        self._least_width = filled[-1] + 1 if filled else len(cells)
+        refuse_twice(self.names, file.name)
 
     def fit(self, cells: Sequence[str]) -> Sequence[str] | None:
         """The cells, one a column, or None where they do not fit.
@@ -119,13 +117,6 @@ class _Header:
         """The reason why these cells are not a row."""
         fields = "field" if len(self.names) == 1 else "fields"
         return f"expected {len(self.names)} {fields}, found {len(cells)}"
-
-
-def _named(cells: Sequence[str]) -> tuple[str, ...]:
-    """One empty name stays empty; of several each becomes `column_N`, N its 1-based place."""
-    if sum(not cell for cell in cells) < 2:
-        return tuple(cells)
-    return tuple(cell or f"column_{place}" for place, cell in enumerate(cells, 1))
 
 
 class _Broken(Exception):

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from rowmill.addresses import is_remote
 from rowmill.errors import SourceError
+from rowmill.places import remote
 from rowmill.ports import Chunk
 from rowmill.sources.lines import InputFile
+from rowmill.sources.saved import saved_files
 
 _GLOB_CHARACTERS = "*?["
 
@@ -104,9 +107,17 @@ class FileSource:
 
 def find_files(spec: str) -> list[str]:
     """The paths that a path or glob names, sorted; raises SourceError where there is none."""
+    if is_remote(spec):
+        try:
+            return remote.find(spec)
+        except OSError as error:
+            raise SourceError(f"{spec} cannot be read: {error}") from error
     path = os.path.expanduser(spec)
+    if (saved := saved_files(path)) is not None:
+        return saved
     if Path(path).is_dir():
-        raise SourceError(f"{spec} is a folder: name its files, for example '{spec.rstrip('/')}/*.csv'")
+        ending = next((name.suffix for name in sorted(Path(path).iterdir()) if name.suffix), ".csv")
+        raise SourceError(f"{spec} is a folder: name its files, for example '{spec.rstrip('/')}/*{ending}'")
     if os.path.lexists(path) or not any(character in path for character in _GLOB_CHARACTERS):
         _check_readable(spec, path)
         return [path]

@@ -5,13 +5,19 @@ from __future__ import annotations
 import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from rowmill.addresses import is_remote, leaf
 from rowmill.errors import SourceError
+from rowmill.places.remote import open_file
 from rowmill.ports import Chunk
 from rowmill.records import Fault
-from rowmill.sources.bytestream import open_bytes
+from rowmill.sources.bytestream import open_bytes, reason
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROWS_PER_CHUNK = 1_000
 BYTES_PER_CHUNK = 4 << 20
@@ -30,11 +36,35 @@ class InputFile:
     encoding: str | None = None
     delimiter: str | None = None
     among_others: bool = False
+    sheet: str | None = None
 
     @property
     def name(self) -> str:
         """What the user calls it."""
         return "standard input" if self.path == "-" else self.path
+
+    @property
+    def leaf(self) -> str:
+        """Its own name in small letters, by which its kind is told."""
+        return leaf(self.path).lower()
+
+    def open_random(self) -> BinaryIO:
+        """Its bytes as they are, for formats that are not read from start to end; raises OSError."""
+        return open_file(self.path, "random") if is_remote(self.path) else open(self.path, "rb")
+
+    def open_arrow(self) -> pa.NativeFile:
+        """The same for Arrow's readers, which read a file of this machine by themselves."""
+        import pyarrow as pa
+
+        return pa.PythonFile(self.open_random(), "r") if is_remote(self.path) else pa.OSFile(self.path, "rb")
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turns an OSError inside into ours."""
+        try:
+            yield
+        except OSError as error:
+            raise SourceError(f"{self.name} cannot be read: {reason(error)}") from error
 
     def open(self) -> io.BufferedReader:
         """Its content as UTF-8; raises SourceError."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowmill.chunks import ArrowChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
-from rowmill.sources.arrow import pieces
+from rowmill.sources.batches import checked, pieces
 from rowmill.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class ParquetReader:
     def schema(self) -> pa.Schema:
         """Names and types; raises SourceError."""
         with self._open() as parquet:
-            return self._checked(parquet.schema_arrow)
+            return checked(parquet.schema_arrow, self._file)
 
     def columns(self) -> tuple[str, ...]:
         """Names from the schema."""
@@ -43,19 +42,12 @@ class ParquetReader:
         """All rows, the first of them at `first_index`."""
         with self._open() as parquet:
             # What pandas notes about its index is no longer true of an output with more columns.
-            schema = self._checked(parquet.schema_arrow).remove_metadata()
+            schema = checked(parquet.schema_arrow, self._file).remove_metadata()
             for batch in parquet.iter_batches(batch_size=_rows_per_batch(parquet.metadata)):
                 for piece in pieces(batch):
                     indices = range(first_index, first_index + piece.num_rows)
                     yield ArrowChunk(indices, piece.cast(schema))
                     first_index += piece.num_rows
-
-    def _checked(self, schema: pa.Schema) -> pa.Schema:
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-        if twice:
-            names = ", ".join(repr(name) for name in twice)
-            raise SourceError(f"{self._file.name} has more than one column named {names}: rename all but one")
-        return schema
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
@@ -64,13 +56,12 @@ class ParquetReader:
 
         name = self._file.name
         try:
-            if not Path(self._file.path).stat().st_size:
-                raise SourceError(f"{name} is empty, which no Parquet file is")
-            # Without these the reader would take a whole row group into memory.
-            with pq.ParquetFile(self._file.path, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES) as parquet:
-                yield parquet
-        except OSError as error:
-            raise SourceError(f"{name} cannot be read: {error.strerror or error}") from error
+            with self._file.translated(), self._file.open_arrow() as file:
+                if not file.size():
+                    raise SourceError(f"{name} is empty, which no Parquet file is")
+                # Without these the reader would take a whole row group into memory.
+                with pq.ParquetFile(file, pre_buffer=False, buffer_size=_READ_BUFFER_BYTES) as parquet:
+                    yield parquet
         except pa.ArrowException as error:
             raise SourceError(f"{name} is damaged or no Parquet file: {error}") from error
 

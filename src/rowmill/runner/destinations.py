@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+from rowmill.addresses import is_remote
 from rowmill.databases import Mark, Target
 from rowmill.job import Job
 from rowmill.outputs import OutputColumns
+from rowmill.places import exists, stamp
 from rowmill.ports import Chunk, Sink
-from rowmill.sinks import check_target, create_sink, create_table_sink, table_rows
+from rowmill.sinks import OutputShape, check_target, create_sink, create_table_sink, table_rows
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import Writer
@@ -23,8 +25,8 @@ Chunks = Callable[[], Iterable[Chunk]]
 class Place(Protocol):
     """Opens the sink of one output."""
 
-    def open(self, columns: OutputColumns, chunks: Chunks) -> Sink:
-        """A sink for these columns; raises OutputError."""
+    def open(self, columns: OutputColumns, chunks: Chunks, rows: int) -> Sink:
+        """A sink for these columns and that many rows; raises OutputError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,12 @@ class FilePlace:
     path: str
     format: str
     escape_formulas: bool = False
+    split_rows: int | None = None
 
-    def open(self, columns: OutputColumns, chunks: Chunks) -> Sink:
-        """A sink that has opened its temporary file."""
-        return create_sink(self.path, self.format, columns, chunks, self.escape_formulas)
+    def open(self, columns: OutputColumns, chunks: Chunks, rows: int) -> Sink:
+        """A sink that has opened its temporary file, or the folder that holds its parts."""
+        shape = OutputShape(self.format, self.escape_formulas, self.split_rows, rows)
+        return create_sink(self.path, shape, columns, chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class TablePlace:
     target: Target
     run_file: Path | None = None
 
-    def open(self, columns: OutputColumns, chunks: Chunks) -> Sink:
+    def open(self, columns: OutputColumns, chunks: Chunks, rows: int) -> Sink:
         """A sink that is connected and has made its temporary table."""
         if self.run_file is None:
             return create_table_sink(self.target, columns, chunks)
@@ -89,7 +93,7 @@ def place_of(job: Job, format: str, run_file: Path) -> FilePlace | TablePlace:
     """Where a job's output goes."""
     if job.target is not None:
         return TablePlace(job.target, run_file)
-    return FilePlace(job.output, format, job.escape_formulas)
+    return FilePlace(job.output, format, job.escape_formulas, job.split_rows)
 
 
 def check_place(target: Target, run_file: Path) -> None:
@@ -100,19 +104,22 @@ def check_place(target: Target, run_file: Path) -> None:
 def seal_of(job: Job) -> str:
     """What an output that was written looked like from outside; the same again means that it is untouched."""
     expect = job.answer.expect if job.answer is not None else {}
-    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
+    shape: list[object] = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
+    if job.split_rows is not None:
+        shape.append(job.split_rows)
     target = job.target
     if target is not None:
         return json.dumps([str(target.address), target.table_name, target.mode, target.id, shape])
-    stat = Path(job.output).stat()
-    return json.dumps([str(Path(job.output).absolute()), stat.st_size, stat.st_mtime_ns, shape])
+    name = job.output if is_remote(job.output) else str(Path(job.output).absolute())
+    return json.dumps([name, stamp(job.output), shape])
 
 
 def stands(reader: RunFileReader, job: Job) -> bool:
     """Whether the output stands there as this run file would write it.  Raises DatabaseError."""
     target = job.target
     if target is None:
-        return Path(job.output).exists() and reader.fact("written") == seal_of(job)
+        written = reader.fact("written")
+        return written is not None and exists(job.output) and written == seal_of(job)
     marks = [mark for mark in marks_of(reader) if mark.settled and mark.is_of(target)]
     if reader.fact("written") != seal_of(job) or not marks:
         return False
