@@ -5,6 +5,7 @@ sizes       memory, run file, resume and export of a million rows; starting up (
 report      docs/benchmarks.md and its plots from what was measured last
 flames      docs/hot-path.svg: where the time of the hot path goes
 transports  both transports against the simulator
+databases   rows a second into and out of PostgreSQL, SQLite and DuckDB (a minute)
 limits      rates, outages and queues, held to the simulator's counters (about ten minutes)
 """
 
@@ -14,7 +15,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from bench import flames, limits, race, report, sizes, transports
+from bench import databases, flames, limits, race, report, sizes, transports
 
 USUAL = ("race", "sizes", "report")
 
@@ -22,7 +23,7 @@ USUAL = ("race", "sizes", "report")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures speed and memory.")
     parser.add_argument(
-        "names", nargs="*", help="race, sizes, report, flames, transports, limits; without: the first 3"
+        "names", nargs="*", help="race, sizes, report, flames, transports, databases, limits; without: the first 3"
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the race, of which medians are taken")
     asked = parser.parse_args()
@@ -32,6 +33,7 @@ def main() -> None:
         "report": report.main,
         "flames": flames.main,
         "transports": transports.main,
+        "databases": databases.main,
         "limits": limits.main,
     }
     unknown = [name for name in asked.names if name not in table]

@@ -13,6 +13,7 @@ from rowmill.ports import Chunk
 from rowmill.prompts import TemplateFault
 from rowmill.records import Row
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
+from rowmill.runner.places import check_place
 from rowmill.runner.plan import Plan, make_plan, open_input
 from rowmill.runner.pricing import odd_prices, priced
 
@@ -36,6 +37,8 @@ def check(job: Job) -> CheckReport:
     endpoints = resolve_endpoints(job)
     if job.budget_usd is not None:
         endpoints = priced(job, endpoints)
+    if plan.target is not None:
+        check_place(plan.target, plan.run_file)
     opened = open_input(plan)
     notes: list[str] = [*odd_prices(endpoints), *opened.notes]
     chunk = next(opened.chunks, None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rowmill.errors import JobError, StopReason
 from rowmill.job import Job
+from rowmill.observers.summary import where
 from rowmill.ports import Chunk, Observer
 from rowmill.quote import Lengths, Pace, Quote, Sampled, quote
 from rowmill.records import GOOD, Result
@@ -39,8 +40,9 @@ def quote_job(
         try:
             ensure_run_file(plan)
             if has_begun(plan):
+                run = where(job.output, str(plan.run_file))
                 raise JobError(
-                    f"the run has begun ({plan.run_file}): `rowmill status {job.output}` shows how it goes; "
+                    f"the run has begun ({plan.run_file}): `rowmill status {run}` shows how it goes; "
                     "name another output with -o to quote anew"
                 )
             pilot = Pilot(plan, endpoints, observers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -59,6 +60,9 @@ class Dialect(Protocol):
 
     def assigned(self, column: str, staged: str, kept: str) -> str:
         """The expression that brings a column of the temporary table into one of type `kept`."""
+
+    def matching(self, table: Table, id: str) -> AbstractContextManager[object]:
+        """Within it the temporary table and this one are joined by that column, however many rows they have."""
 
     def commit(self) -> None: ...
 
@@ -182,9 +186,10 @@ class TableSink:
         if mode == "append":
             return self._append(dialect, there)
         there = self._widen(dialect, there)
-        self._update(dialect, there)
-        match = self._matching(dialect, there)
-        self._insert(dialect, there, f" WHERE NOT EXISTS (SELECT 1 FROM {table.quoted} AS t WHERE {match})")
+        with dialect.matching(table, self._target.id or ""):
+            self._update(dialect, there)
+            known = f" LEFT JOIN {table.quoted} AS t ON {self._matching(dialect, there)}"
+            self._insert(dialect, there, f"{known} WHERE t.{quoted(self._target.id or '')} IS NULL")
         return 0
 
     def _create(self, dialect: Dialect) -> None:
@@ -224,11 +229,11 @@ class TableSink:
             dialect.execute(f"ALTER TABLE {self._target.table.quoted} ADD COLUMN {quoted(name)} {kept}")
         return {**there, **added}
 
-    def _insert(self, dialect: Dialect, there: Mapping[str, str], where: str = "") -> None:
+    def _insert(self, dialect: Dialect, there: Mapping[str, str], those: str = "") -> None:
         names = self._schema.names
         values = ", ".join(self._value(dialect, name, there) for name in names)
         dialect.execute(
-            f"INSERT INTO {self._target.table.quoted} ({listed(names)}) SELECT {values} FROM {STAGE} AS s{where}"
+            f"INSERT INTO {self._target.table.quoted} ({listed(names)}) SELECT {values} FROM {STAGE} AS s{those}"
         )
 
     def _update(self, dialect: Dialect, there: Mapping[str, str]) -> None:

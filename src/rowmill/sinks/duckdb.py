@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,10 @@ class DuckdbDialect:
     def assigned(self, column: str, staged: str, kept: str) -> str:
         """Text is cast where it stands for something else; DuckDB casts the rest by itself."""
         return f"CAST({column} AS {kept})" if staged == "VARCHAR" and kept != staged else column
+
+    def matching(self, table: Table, id: str) -> AbstractContextManager[object]:
+        """It joins by hashing."""
+        return contextlib.nullcontext()
 
     def commit(self) -> None:
         self.execute("COMMIT")

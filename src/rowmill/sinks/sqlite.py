@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,16 @@ class SqliteDialect:
     def assigned(self, column: str, staged: str, kept: str) -> str:
         """As it is: the column's affinity does what is to be done."""
         return column
+
+    @contextlib.contextmanager
+    def matching(self, table: Table, id: str) -> Iterator[None]:
+        """Gives both an index for as long; which one serves depends on which of the columns holds numbers."""
+        *schema, name = map(quoted, table.parts)
+        index = f"{schema[0]}.{STAGE}_known" if schema else f"{STAGE}_known"
+        self.execute(f"CREATE INDEX temp.{STAGE}_id ON {STAGE} ({quoted(id)})")
+        self.execute(f"CREATE INDEX {index} ON {name} ({quoted(id)})")
+        yield
+        self.execute(f"DROP INDEX {index}")
 
     def commit(self) -> None:
         self.execute("COMMIT")
