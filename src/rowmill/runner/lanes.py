@@ -66,6 +66,7 @@ class Endpoint:
             job.max_outage_s,
             self.price,
             worst_usd,
+            self.resolved.first_in_flight,
         )
 
     def gate(self, clock: Clock) -> RateGate:
