@@ -90,6 +90,8 @@ ALLOWED = {
     "counts": {"max_tokens", "used"},
     "key": {"required", "optional"},
     "provider": set(TABLE),
+    "first_in_flight": set(range(1, 9)),
+    "doubts_length": {True},
 }
 
 

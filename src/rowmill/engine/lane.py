@@ -160,7 +160,7 @@ class Lane:
 
     def judge(self, state: RowState, failure: Failure) -> Verdict:
         """Counts a failure and decides whether it is the row's or the lane's."""
-        was_probing = self.health.probing
+        was_probing, was_parked = self.health.probing, self.health.parked is not None
         self._settle(state, failure)
         if failure.kind in RENEWABLE and self._renewed():
             self.health.abandoned(state)
@@ -169,7 +169,8 @@ class Lane:
         self.tally.failed(failure.kind)
         self.health.check_outage(self._clock.now())
         if self.health.parked is not None:
-            self._tell(LaneParked(self.config.name, self.health.parked_why))
+            if not was_parked:  # else others in flight were refused alike
+                self._tell(LaneParked(self.config.name, self.health.parked_why))
             self._wake_all()
         elif verdict.pause_s is not None:
             self.gate.disturb()
