@@ -56,6 +56,7 @@ REFUSED = [
     Refused(VLLM, "bad_schema", FailureKind.BAD_REQUEST, "Grammar error: Invalid type: nonsense"),
     Refused(VLLM, "bad_json", FailureKind.BAD_REQUEST, "JSON decode error"),
     Refused(VLLM, "no_messages", FailureKind.BAD_REQUEST, "empty conversation"),
+    Refused(VLLM, "key", FailureKind.CREDENTIALS, "HTTP 401: Unauthorized; check the key"),
     Refused(VLLM, "path", FailureKind.BAD_REQUEST, "HTTP 404: Not Found; check --url"),
     Refused(VLLM, "method", FailureKind.BAD_REQUEST, "HTTP 405: Method Not Allowed; check --url"),
     Refused(FACTORY, "wrong_type", FailureKind.BAD_REQUEST, "body.temperature: Input should be a valid number"),
@@ -111,6 +112,21 @@ def test_json_cut_at_the_limit_is_truncated_and_not_invalid() -> None:
     seen = read_answer(reply(VLLM, "schema_limit"), LABELS)
     assert isinstance(seen, Failure)
     assert seen.kind is FailureKind.TRUNCATED
+
+
+def test_an_answer_that_has_filled_vllms_context_is_truncated_far_below_its_token_limit() -> None:
+    read = reply(VLLM, "context_full")
+    assert read.usage == Usage(2016, 32)
+    seen = read_answer(read, None)
+    assert isinstance(seen, Failure)
+    assert seen.kind is FailureKind.TRUNCATED
+
+
+def test_llamafactory_says_length_of_a_whole_answer() -> None:
+    """Its stop word was not the tokenizer's end token: 24 of 200 tokens, see `OpenAIProvider.send`."""
+    read = reply(FACTORY, "length_untrue")
+    assert (read.text or "").endswith("What can I help you with?")
+    assert (read.finish_reason, read.usage.output_tokens) == ("length", 24)
 
 
 @pytest.mark.parametrize("case", ["other_model", "context_overrun", "schema_ignored"])
