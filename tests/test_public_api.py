@@ -70,9 +70,13 @@ RUN_OPTIONS = ASK_OPTIONS | {
     "escape_formulas",
     "format",
     "fresh",
+    "id",
     "limit",
+    "mode",
+    "query",
     "sample",
     "seed",
+    "table",
     "where",
 }
 MAP_OPTIONS = ASK_OPTIONS | {"retry"}

@@ -60,7 +60,11 @@ class RunOptions(AskOptions, total=False):
     to *.old, `progress` shows the command line's progress on standard error.
     """
 
-    format: Literal["jsonl", "csv", "tsv", "parquet"] | None
+    format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None
+    query: str | None
+    table: str | None
+    mode: Literal["create", "append", "replace", "upsert"] | None
+    id: str | None
     limit: int | None
     sample: int | None
     seed: int | None

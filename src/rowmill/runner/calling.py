@@ -158,13 +158,13 @@ class Calls:
         feed = self._feed()
         tally = Tally(Before(), clock.now, lambda: self._rows if feed.exhausted else None)
         rules = RowRules(Passing(_item_of), {}, AsItIs(), first.retry_rules())
-        self._run = run = Run(rules, feed, self._memory, clock, tally, self._observers)
+        self._run = run = Run([feed], self._memory, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
         outlet = self._outlet
         providers = [target.provider(outlet) for target in self._targets]
         for target, provider in zip(self._targets, providers, strict=True):
-            run.lanes.append(self._lane(target, provider, feed, clock, run))
+            run.add(self._lane(target, provider, feed, clock, run), rules)
         try:
             reason, message = await run.execute(RunLimits(first.job.max_duration_s))
         finally:
@@ -186,7 +186,7 @@ class Calls:
         config = LaneConfig(target.name, target.name, most, most, target.job.timeout_s, target.job.max_outage_s)
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
-        return Lane(config, provider, feed, clock, run.tell, gate)
+        return Lane(config, provider, feed, clock, run.tell, gate, run.roster)
 
     def _keep(self, index: int, value: Any) -> bytes:
         self._values[index] = value
