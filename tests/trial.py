@@ -14,6 +14,7 @@ from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event
+from rowmill.limits.concurrency import START
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.prompts import compile_prompt
 from rowmill.records import Failure, Message, Row
@@ -55,6 +56,7 @@ class Trial:
             in_flight=None if self.settings["in_flight"] == "auto" else int(str(self.settings["in_flight"])),
             most_in_flight=int(str(self.settings.get("most_in_flight", 1024))),
             max_outage_s=float(str(self.settings["max_outage_s"])),
+            first_in_flight=int(str(self.settings.get("first_in_flight", START))),
         )
         self.limiter = RateLimiter(stated)
         gate = RateGate(self.limiter, clock, stated=stated)

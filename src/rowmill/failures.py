@@ -50,6 +50,7 @@ _CONTEXT_WORDS = re.compile(
     r"input token count.{0,40}exceeds|range of input length should be|exceeded model token limit",
     re.IGNORECASE,
 )
+_LOADING = frozenset({"unavailable_error"})  # llama.cpp's, with 503: it listens before it has its model
 _MODEL = frozenset(
     {
         "model_not_found",
@@ -107,11 +108,12 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: float
 def _failure(status: int, fault: _Fault, headers: Mapping[str, str], body: bytes, now: float, seen: str) -> Failure:
     kind = _kind(status, fault, headers, now)
     throttled = kind is FailureKind.THROTTLED
+    advice = _advice(kind, status, fault)
     words = f"{seen} {fault.code}" if fault.code and fault.code != str(status) else seen
     message = f"{words}: {fault.message}" if fault.message else words
     return Failure(
         kind=kind,
-        message=message + _advice(kind, status, fault),
+        message=message.removesuffix(".") + advice if advice else message,
         status_code=status,
         code=fault.code,
         param=fault.param,
@@ -136,6 +138,8 @@ def _kind(status: int, fault: _Fault, headers: Mapping[str, str], now: float) ->
         return FailureKind.THROTTLED
     if status == 503 and retry_after_s(headers, now) is not None:
         return FailureKind.THROTTLED
+    if status == 503 and codes & _LOADING:
+        return FailureKind.UNREACHABLE
     if codes & _FILTER:
         return FailureKind.FILTERED
     if status == 401:

@@ -77,6 +77,22 @@ def test_one_episode_of_refusals_cuts_once() -> None:
     assert limit.limit == 36
 
 
+def test_a_timeout_that_nobody_overtook_halves_once_an_episode() -> None:
+    limit = AdaptiveLimit(start=16)
+    assert limit.on_timeout(sent_at=0.0, now=120.0)
+    assert limit.limit == 8
+    assert not any(limit.on_timeout(sent_at=n, now=121.0 + n) for n in range(16))
+    assert limit.on_timeout(sent_at=121.0, now=241.0)
+    assert limit.limit == 4
+
+
+def test_a_request_that_hangs_while_later_ones_are_answered_cuts_nothing() -> None:
+    limit = AdaptiveLimit(start=16)
+    limit.on_success(1.0, sent_at=5.0, in_flight=16, now=6.0)
+    assert not limit.on_timeout(sent_at=0.0, now=120.0)
+    assert limit.limit == 16
+
+
 def test_refusals_without_end_walk_down_to_the_minimum_and_success_leads_up_again() -> None:
     limit = AdaptiveLimit(start=64, minimum=2)
     for n in range(1, 40):
@@ -117,7 +133,8 @@ def test_the_limit_rises_by_one_a_reply_and_falls_at_once() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["ok", "throttle", "error"]), st.floats(0, 1e4), st.integers(1, 80)), max_size=300
+        st.tuples(st.sampled_from(["ok", "throttle", "error", "timeout"]), st.floats(0, 1e4), st.integers(1, 80)),
+        max_size=300,
     ),
     st.integers(1, 8),
     st.integers(1, 64),
@@ -132,6 +149,8 @@ def test_whatever_comes_it_stays_within_its_bounds(
             limit.on_success(latency_s, now - latency_s, in_flight, now)
         elif kind == "throttle":
             limit.on_throttle(now - latency_s, now)
+        elif kind == "timeout":
+            limit.on_timeout(now - latency_s, now)
         else:
             limit.on_server_error()
         assert limit.minimum <= limit.limit <= limit.goal <= limit.maximum

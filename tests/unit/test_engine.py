@@ -9,7 +9,7 @@ from tests.trial import Trial, failure
 from tests.virtual import ok
 
 from rowmill.errors import FailureKind, StopReason
-from rowmill.events import LanePaused
+from rowmill.events import LaneParked, LanePaused
 from rowmill.records import Failure, Fault, RawReply, Row, Status
 
 
@@ -133,6 +133,11 @@ def test_a_model_that_is_missing_stops_at_once() -> None:
     trial = Trial(10_000, lambda i, n, at: failure(FailureKind.MODEL_MISSING))
     assert trial.reason is StopReason.MODEL_MISSING
     assert len(trial.provider.sent) <= 20
+
+
+def test_a_lane_that_is_out_is_told_of_once_whatever_was_in_flight() -> None:
+    trial = Trial(10_000, lambda i, n, at: failure(FailureKind.MODEL_MISSING), in_flight=20)
+    assert sum(isinstance(event, LaneParked) for event in trial.events) == 1
 
 
 @pytest.mark.parametrize("in_flight", [1, 20, 50])

@@ -38,6 +38,34 @@ class QueueingServer(FakeProvider):
         return RawReply(200, {}, b"yes", loop.time() - started)
 
 
+class StubbornServer(FakeProvider):
+    """Serves `slots` at a time, in order, and goes on with what the client has given up after `patience_s`."""
+
+    def __init__(self, slots: int, service_s: float, patience_s: float) -> None:
+        super().__init__(lambda index, number, at: ok())
+        self._slots = asyncio.Semaphore(slots)
+        self._service_s, self._patience_s = service_s, patience_s
+        self._chance = random.Random(3)
+        self._services: set[asyncio.Future[None]] = set()
+        self.served = 0
+
+    async def _serve(self) -> None:
+        async with self._slots:
+            await asyncio.sleep(self._service_s * math.exp(self._chance.gauss(0.0, 0.2)))
+        self.served += 1
+
+    async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        service = asyncio.ensure_future(self._serve())
+        self._services.add(service)
+        service.add_done_callback(self._services.discard)
+        done, _ = await asyncio.wait([service], timeout=self._patience_s)
+        if not done:
+            return failure(FailureKind.TIMEOUT)
+        return RawReply(200, {}, b"yes", loop.time() - started)
+
+
 class QuotaServer(FakeProvider):
     """Admits `cap` requests in any `window_s`, refuses the others with what is to be waited, or without."""
 
@@ -111,6 +139,23 @@ def test_auto_finds_the_slots_of_a_server_that_queues() -> None:
     half = len(auto.latencies) // 2
     p95 = [sorted(s.latencies[half:])[int(0.95 * half)] for s in (auto, pinned)]
     assert p95[0] <= 1.6 * p95[1]
+
+
+@pytest.mark.parametrize(("slots", "service_s"), [(1, 20.0), (2, 40.0), (4, 50.0)])
+def test_auto_finds_a_slow_server_that_works_on_for_nobody_after_timeouts(slots: int, service_s: float) -> None:
+    rows = 200 * slots
+    server = StubbornServer(slots, service_s, patience_s=120.0)
+    trial = Trial(rows, server, in_flight="auto")
+    assert trial.statuses == {"ok": rows}
+    assert server.served <= 1.1 * rows
+    assert trial.seconds <= 1.1 * rows * service_s / slots
+
+
+def test_auto_starts_where_it_is_told() -> None:
+    server = QueueingServer(1)
+    trial = Trial(100, server, in_flight="auto", first_in_flight=1)
+    assert trial.statuses == {"ok": 100}
+    assert max(number for _, number in server.in_flight_at) <= 2
 
 
 def test_auto_never_passes_the_bound_that_descriptors_set() -> None:

@@ -210,6 +210,49 @@ def test_what_is_no_completion_is_unreadable_and_says_why(content: object, words
     assert words in found.message
 
 
+def answered(finish: str, tokens: int | None) -> RawReply:
+    usage = None if tokens is None else {"prompt_tokens": 5, "completion_tokens": tokens}
+    return raw({"choices": [{"message": {"content": "Yes."}, "finish_reason": finish}], "usage": usage})
+
+
+def finish_reason(model: str, answer: RawReply, params: Mapping[str, object]) -> str | None:
+    asked = provider(model, answer=answer)
+    seen = asyncio.run(asked.send(Request(ASK.messages, params), 1.0))
+    assert isinstance(seen, RawReply)
+    read = OpenAIProvider.read(provider(model), seen)
+    assert isinstance(read, Reply)
+    assert read.text == "Yes."
+    return read.finish_reason
+
+
+@pytest.mark.parametrize(
+    ("told", "tokens", "params", "taken"),
+    [
+        ("length", 3, {"max_tokens": 8}, "stop"),  # it ended at a stop word that is not the tokenizer's end token
+        ("length", 8, {"max_tokens": 8}, "length"),
+        ("length", None, {"max_tokens": 8}, "length"),
+        ("length", 3, {}, "length"),  # the server's own limit is not known
+        ("stop", 8, {"max_tokens": 8}, "stop"),  # the end token itself was the eighth
+        ("stop", 3, {"max_tokens": 8}, "stop"),
+    ],
+)
+def test_llamafactorys_length_is_believed_only_at_the_limit(
+    told: str, tokens: int | None, params: Mapping[str, object], taken: str
+) -> None:
+    assert finish_reason("llamafactory/x", answered(told, tokens), params) == taken
+
+
+def test_the_length_of_other_servers_is_believed() -> None:
+    """A full context ends an answer before its token limit."""
+    assert finish_reason("vllm/x", answered("length", 3), {"max_tokens": 8}) == "length"
+
+
+def test_a_reply_that_is_no_json_object_is_not_noted_in() -> None:
+    seen = asyncio.run(provider("llamafactory/x", answer=raw(b"[1]\n")).send(ASK, 1.0))
+    assert isinstance(seen, RawReply)
+    assert seen.body == b"[1]\n"
+
+
 def test_errors_are_told_apart_before_reading() -> None:
     throttled = read({"choices": None, "error": {"code": 429, "message": "slow"}})
     assert isinstance(throttled, Failure)

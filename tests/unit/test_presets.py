@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -83,13 +84,15 @@ def test_what_cannot_be_resolved_is_refused_with_the_way_out(model: str, url: st
         resolve(model, url)
 
 
-ALLOWED = {
+ALLOWED: Mapping[str, Collection[object]] = {
     "auth": {"bearer", "api-key", "x-api-key"},
     "structured": {"json_schema", "json_object", "tool", "none"},
     "dialect": {"openai", "groq", "openrouter", "mistral", "anthropic", "none"},
     "counts": {"max_tokens", "used"},
     "key": {"required", "optional"},
     "provider": set(TABLE),
+    "first_in_flight": set(range(1, 9)),
+    "doubts_length": {True},
 }
 
 

@@ -20,7 +20,7 @@ from rowmill.engine.tally import LaneTally
 from rowmill.engine.waiting import WaitingRows
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
-from rowmill.limits.concurrency import AdaptiveLimit
+from rowmill.limits.concurrency import START, AdaptiveLimit
 from rowmill.ports import Clock, Provider
 from rowmill.prices import Price
 from rowmill.records import Failure, RawReply, Request
@@ -36,9 +36,9 @@ TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer 
 class LaneConfig:
     """What a lane is told; times are in seconds.
 
-    `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`; `price` is None when it is
-    unknown, `price_of` stands in for it where requests name models of their own; `worst_usd` says what a request may
-    cost at most, None where that is not known.  `pin`: rows never leave the lane, whatever its trouble.
+    `in_flight` is the concurrency limit (>= 1), None lets it adapt from `first_in_flight` up to `most_in_flight`;
+    `price` is None when unknown, `price_of` stands in for it where requests name models of their own; `worst_usd` says
+    what a request may cost at most, None when unknown.  `pin`: rows never leave the lane, whatever its trouble.
     """
 
     name: str
@@ -51,6 +51,7 @@ class LaneConfig:
     worst_usd: Callable[[Request], float] | None = None
     pin: bool = False
     price_of: Callable[[Request], Price | None] | None = None
+    first_in_flight: int = START
 
 
 class Lane:
@@ -83,7 +84,7 @@ class Lane:
         self.limit = config.in_flight or 0
         self._adaptive: AdaptiveLimit | None = None
         if config.in_flight is None:
-            self._adaptive = AdaptiveLimit(maximum=config.most_in_flight)
+            self._adaptive = AdaptiveLimit(config.first_in_flight, maximum=config.most_in_flight)
             self.limit = self._adaptive.limit
         self.grown: Callable[[], None] = lambda: None
         self.in_flight = 0
@@ -249,6 +250,10 @@ class Lane:
             self._moved()
         elif kind in SERVER_FAULTS:
             self._adaptive.on_server_error()
+            # A probe goes alone: that it waits says nothing about how many may.
+            is_timeout = kind is FailureKind.TIMEOUT and not self.health.probing
+            if is_timeout and self._adaptive.on_timeout(state.sent_at_s, self._clock.now()):
+                self._moved()
 
     def _heard(self, state: RowState, raw: RawReply) -> None:
         self.gate.heard(raw.headers)

@@ -20,7 +20,7 @@ FEWEST_REPLIES = 32  # that a level of the start is judged by
 SHORTEST_S = 1e-6
 BATCH = 16  # replies between two looks
 BATCH_PRECISION = 0.09  # standard error of the last replies' mean from which it may raise the alarm
-CUT = 0.75  # after a refusal
+CUT, HALVED = 0.75, 0.5  # after a refusal, and after a reply that the queue kept for too long
 EMPTIER, SLOWER = 1.0, 1.15  # latency against that of the same level before; more is another server state
 USED_SHARE = 0.8  # peak in flight of the limit below which nothing grows
 STANDING_QUEUE = 1.1  # of the knee, so that no slot is ever idle
@@ -118,12 +118,15 @@ class AdaptiveLimit:
         self._probe_epochs = FIRST_PROBE_EPOCHS
         self._probe_down = False
         self._cut_s = -math.inf
+        self._newest_ok_s = -math.inf
         self._ceiling = math.inf
         self._ceiling_until = 0
 
     def on_success(self, latency_s: float, sent_at: float, in_flight: int, now: float) -> bool:
         """A reply came; `in_flight` includes it.  True when the goal has moved."""
         epoch = self._epoch
+        if sent_at > self._newest_ok_s:
+            self._newest_ok_s = sent_at
         if self.limit < self.goal:
             self.limit += 1
             epoch.from_s = now
@@ -151,8 +154,22 @@ class AdaptiveLimit:
 
     def on_throttle(self, sent_at: float, now: float) -> bool:
         """A refusal came: cut, unless it answers a request sent before the last cut.  True when it did."""
-        if sent_at <= self._cut_s:
-            return False
+        return sent_at > self._cut_s and self._cut(CUT, "throttled", now)
+
+    def on_timeout(self, sent_at: float, now: float) -> bool:
+        """A request was given up.  One overtaken by a later one hangs by itself; else all wait in a queue: cut.
+
+        A server that goes on with what was given up spends itself on replies that nobody reads, so the cut is deep.
+        """
+        overtaken = self._newest_ok_s > sent_at
+        return not overtaken and sent_at > self._cut_s and self._cut(HALVED, "timeouts", now)
+
+    def on_server_error(self) -> None:
+        """A server error came; many of them stop growth."""
+        self._epoch.errors += 1
+
+    def _cut(self, share: float, why: str, now: float) -> bool:
+        """Once an episode: what was sent before a cut says nothing about the limit after it."""
         before = self.goal
         self._cut_s = now
         self._ceiling = before
@@ -160,12 +177,8 @@ class AdaptiveLimit:
         self._starting = False
         self._anchor = None
         self._step_back_from = 0
-        self._move(math.floor(before * CUT), "throttled", now)
+        self._move(math.floor(before * share), why, now)
         return self.goal != before
-
-    def on_server_error(self) -> None:
-        """A server error came; many of them stop growth."""
-        self._epoch.errors += 1
 
     def _enough(self, epoch: _Epoch) -> float:
         """Replies that make an epoch: more for a probe, whose verdict lasts, fewer the further apart the levels."""

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from rowmill.providers.presets import ResolvedEndpoint
     from rowmill.schemas import AnswerSchema
 
+OK = 200
+
 _encode = msgspec.json.encode
+_NOTE = b"rowmill_max_tokens"
 
 
 class OpenAIProvider:
@@ -50,6 +53,8 @@ class OpenAIProvider:
 
     def send(self, request: Request, timeout_s: float) -> Coroutine[Any, Any, RawReply | Failure]:
         """See `ports.Provider`."""
+        if self.endpoint.doubts_length:
+            return self._send_noted(request, timeout_s)
         return self._post.send(self.body(request), timeout_s)
 
     def body(self, request: Request) -> bytes:
@@ -73,6 +78,15 @@ class OpenAIProvider:
 
     async def close(self) -> None:
         """Nothing to close: the transport is its owner's."""
+
+    async def _send_noted(self, request: Request, timeout_s: float) -> RawReply | Failure:
+        """Notes in the reply how many tokens it might have, so that it can be judged whenever it is read."""
+        raw = await self._post.send(self.body(request), timeout_s)
+        limit = request.params.get("max_tokens")
+        if isinstance(raw, Failure) or raw.status != OK or type(limit) is not int:
+            return raw
+        body = raw.body.rstrip()
+        return raw._replace(body=b'%b,"%b":%d}' % (body[:-1], _NOTE, limit)) if body.endswith(b"}") else raw
 
     def _encode_tail(self, params: Mapping[str, object]) -> bytes:
         fields = {name: value for name, value in params.items() if name not in ("model", "messages")}
@@ -120,6 +134,7 @@ class _Chat(msgspec.Struct):
     usage: Any = None
     model: Any = None
     id: Any = None
+    rowmill_max_tokens: int | None = None
 
 
 _CHATS = msgspec.json.Decoder(_Chat)
@@ -141,15 +156,24 @@ def read_completion(raw: RawReply) -> Reply | Failure:
     text, thought = message.content, None
     if isinstance(text, list):
         text, thought = _joined(text)
+    usage = read_usage(chat.usage)
     return Reply(
         text=text,
-        finish_reason=as_name(choice.finish_reason),
+        finish_reason=_finish(choice.finish_reason, usage, chat.rowmill_max_tokens),
         reasoning=as_name(message.reasoning_content) or as_name(message.reasoning) or thought,
         refusal=as_name(message.refusal),
-        usage=read_usage(chat.usage),
+        usage=usage,
         model=as_name(chat.model),
         request_id=raw.headers.get("x-request-id") or as_name(chat.id),
     )
+
+
+def _finish(told: object, usage: Usage, most_tokens: int | None) -> str | None:
+    """The finish reason; a "length" short of the limit that was asked for (None: not doubted) is an end."""
+    tokens = usage.output_tokens
+    if told == "length" and most_tokens is not None and tokens is not None and tokens < most_tokens:
+        return "stop"
+    return as_name(told)
 
 
 def as_name(value: object) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from rowmill.errors import JobError
+from rowmill.limits.concurrency import START
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,8 @@ class ResolvedEndpoint:
     a key; without `key_required` it need not.  `auth` is bearer or the name of the header that holds the key;
     `headers` are sent besides; `structured` is json_schema, json_object, tool or none; `dialect` names the
     rate-limit headers; `counts` says which tokens of the answer a token limit counts: max_tokens or used.
-    `provider` is a name in `providers.TABLE`.
+    `provider` is a name in `providers.TABLE`.  `first_in_flight` is where `--in-flight auto` starts;
+    `doubts_length`: a finish reason "length" is believed only where the usage has reached `max_tokens`.
     """
 
     model: str
@@ -38,6 +40,8 @@ class ResolvedEndpoint:
     dialect: str = "openai"
     counts: str = "used"
     headers: Mapping[str, str] = field(default_factory=dict)
+    first_in_flight: int = START
+    doubts_length: bool = False
 
     @property
     def host(self) -> str:
@@ -73,6 +77,8 @@ def resolve(model: str, url: str | None = None, *, key_env: str | None = None) -
         dialect=settings.get("dialect", "openai"),
         counts=settings.get("counts", "used"),
         headers=settings.get("headers", {}),
+        first_in_flight=settings.get("first_in_flight", START),
+        doubts_length=settings.get("doubts_length", False),
     )
 
 

@@ -74,6 +74,7 @@ class Endpoint:
             self.price,
             worst_usd,
             self.spec.pin,
+            first_in_flight=self.resolved.first_in_flight,
         )
 
     @property
