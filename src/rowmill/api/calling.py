@@ -110,11 +110,11 @@ class StoredCalls:
 
     def __init__(self, target: Target, items: Iterable[Any], options: Mapping[str, Any]) -> None:
         from rowmill.providers.callable import Outlet
-        from rowmill.runner.stored_calls import Keeper
+        from rowmill.runner.stored_calls import body_of
 
         self._target = target
         self._items = items
-        self._outlet: Outlet = Outlet(Keeper().write, {})
+        self._outlet: Outlet = Outlet(body_of, {})
         self._run_file = Path(options["run_file"])
         retry = named_statuses(options.get("retry") or (), "retry")
         self.rules = MapRules(chosen_on_change(options), sorted(retry))
