@@ -21,7 +21,10 @@ from rowmill.sources import open_source
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job, compiled.  `names`: the columns that the prompt uses, sorted; None where it may use any."""
+    """A job, compiled.  `names`: the columns that the prompt uses, sorted; None where it may use any.
+
+    `route` says of a row's index which endpoint it is for; None: whichever is free.
+    """
 
     job: Job
     prompt: Prompt
@@ -30,6 +33,7 @@ class Plan:
     output: Path
     run_file: Path
     format: str
+    route: Callable[[int], int] | None = None
 
     def output_columns(self, inputs: Sequence[str], **shown: bool) -> OutputColumns:
         """The output's columns for these input columns; raises OutputError for clashes."""

@@ -26,6 +26,7 @@ from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
 from rowmill.runner.pricing import max_tokens_of, worst_case_of
+from rowmill.runner.routed import routed
 from rowmill.steps import RetryRules
 from rowmill.store.matching import Matched
 from rowmill.store.reader import RunFileReader
@@ -124,10 +125,11 @@ class Session:
         self._run = run = Run(self._rules(), feed, store, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
-        for endpoint, provider in zip(self._endpoints, providers, strict=True):
+        feeds = routed(feed, self._plan.route, len(self._endpoints))
+        for endpoint, provider, own in zip(self._endpoints, providers, feeds, strict=True):
             gate = self._trial.gate if self._trial else endpoint.gate(clock)
             config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
-            run.lanes.append(Lane(config, provider, feed, clock, run.tell, gate))
+            run.lanes.append(Lane(config, provider, own, clock, run.tell, gate))
         self._writer.begin(loop, versions)
         self._writer.snapshot = self._snapshot
         spool.start()
@@ -178,10 +180,7 @@ class Session:
         if self.after_pilot and not matched.left:
             self._run.tell(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
             return
-        text = f"the input has changed: {matched.found:,} finished rows were found again in it"
-        if matched.left:
-            text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
-        self._run.tell(Notice(text))
+        self._run.tell(found_again(matched))
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
         return worst_case_of(endpoint.price, max_tokens_of(self._plan.job, endpoint), provider.body)
@@ -234,6 +233,14 @@ class Session:
                 "lanes": [lane_object(lane) for lane in figures.lanes],
             },
         }
+
+
+def found_again(matched: Matched) -> Notice:
+    """What the user is told where the input has changed."""
+    text = f"the input has changed: {matched.found:,} finished rows were found again in it"
+    if matched.left:
+        text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
+    return Notice(text)
 
 
 def most_in_flight(wanted: int) -> int:
