@@ -162,7 +162,7 @@ def test_everything_that_a_job_file_says_can_be_said_in_python() -> None:
     from rowmill.job import AnswerSpec, EndpointSpec, Job, RetrySpec
 
     said = {*RunOptions.__annotations__, *MapOptions.__annotations__, *RUN}
-    parts = [Job, AnswerSpec, RetrySpec, EndpointSpec]
+    parts: list[Any] = [Job, AnswerSpec, RetrySpec, EndpointSpec]
     keys = {field.alias or name for part in parts for name, field in part.model_fields.items()}
     assert keys - said == {"schema"}  # which `answer` is
 

@@ -368,7 +368,7 @@ def test_a_timeout_is_for_one_input() -> None:
 @pytest.mark.parametrize("run_file", [None, "x.rowmill"])
 def test_a_rate_is_for_the_whole_batch(tmp_path: Path, run_file: str | None) -> None:
     calls: list[int] = []
-    stored = {} if run_file is None else {"run_file": tmp_path / run_file}
+    stored: dict[str, Any] = {} if run_file is None else {"run_file": tmp_path / run_file}
     runnable: Runnable[Any, Any] = RunnableBatch(RunnableLambda(calls.append), rpm=60, max_duration_s=0.3, **stored)
     found = runnable.batch(list(range(20)), return_exceptions=True)
     assert 1 <= len(calls) <= 2  # the second would be due after a second

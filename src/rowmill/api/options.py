@@ -132,7 +132,11 @@ class CallOptions(TypedDict, total=False):
 
 FLAGS = frozenset({"on_change", "progress", "fresh", "retry", "on_error", "approve"})  # what is no part of the job
 NAMED = frozenset({"prompt", "model", "answer", "output"})
-ANY = frozenset({*RunOptions.__annotations__, *MapOptions.__annotations__, *CallOptions.__annotations__, *NAMED})
+OWNERS: Mapping[str, Iterable[str]] = {
+    "rowmill.map with a prompt": MapOptions.__annotations__,
+    "rowmill.run": RunOptions.__annotations__,
+    "rowmill.map with call": CallOptions.__annotations__,
+}
 
 
 def make_job(source: Path, given: Mapping[str, Any], known: Iterable[str] = RunOptions.__annotations__) -> Job:
@@ -160,11 +164,10 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name in known:
             continue
-        if name in ANY:
-            faults.append(f"{name}: is no option here; there are {', '.join(sorted(known))}")
-            continue
-        meant = nearest(name, known)
-        faults.append(f"{name}: unknown option" + (f"; did you mean {meant}?" if meant else ""))
+        owner = next((owner for owner, names in OWNERS.items() if name in names), None)
+        meant = None if owner else nearest(name, known)
+        words = f"is an option of {owner} only" if owner else "unknown option"
+        faults.append(f"{name}: {words}" + (f"; did you mean {meant}?" if meant else ""))
     if faults:
         raise JobError(*faults)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rowmill.api.options import RunOptions
+    from rowmill.job import Job
     from rowmill.ports import Observer
     from rowmill.quote import Quote
     from rowmill.runner import MapRules
@@ -40,7 +41,8 @@ def run(
     from rowmill import runner
 
     named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
-    ended = runner.run(make_job(source, {**named, **options}), **_how(options))
+    job = make_job(source, {**named, **options})
+    ended = runner.run(job, **_how(job, options))
     raise_signal(ended.reason)
     return Result(ended)
 
@@ -58,13 +60,14 @@ async def arun(
     from rowmill import runner
 
     named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
-    return Result(await runner.arun(make_job(source, {**named, **options}), **_how(options)))
+    job = make_job(source, {**named, **options})
+    return Result(await runner.arun(job, **_how(job, options)))
 
 
-def _how(options: Mapping[str, Any]) -> dict[str, Any]:
+def _how(job: Job, options: Mapping[str, Any]) -> dict[str, Any]:
     """What is no part of the job.  Raises JobError for a pilot that nobody looks at."""
     approve = options.get("approve")
-    if options.get("pilot") is not None and approve is None and options.get("budget_usd") is None:
+    if job.pilot is not None and approve is None and job.budget_usd is None:
         raise JobError(
             "pilot: give approve, a function that is shown the quote and says whether to go on, or budget_usd"
         )
