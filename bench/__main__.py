@@ -5,6 +5,8 @@ sizes       memory, run file, resume and export of a million rows; starting up (
 report      docs/benchmarks.md and its plots from what was measured last
 flames      docs/hot-path.svg: where the time of the hot path goes
 transports  both transports against the simulator
+langchain   a batch of RunnableBatch beside LangChain's own on a model that answers at once (about four minutes)
+calls       100,000 rows through a function: processor time and memory (about five minutes)
 limits      rates, outages and queues, held to the simulator's counters (about ten minutes)
 """
 
@@ -14,16 +16,15 @@ import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from bench import flames, limits, race, report, sizes, transports
+from bench import calls, flames, limits, race, report, sizes, transports
 
 USUAL = ("race", "sizes", "report")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measures speed and memory.")
-    parser.add_argument(
-        "names", nargs="*", help="race, sizes, report, flames, transports, limits; without: the first 3"
-    )
+    names = "race, sizes, report, flames, transports, langchain, calls, limits"
+    parser.add_argument("names", nargs="*", help=f"{names}; without: the first 3")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the race, of which medians are taken")
     asked = parser.parse_args()
     table: Mapping[str, Callable[[], None]] = {
@@ -32,6 +33,8 @@ def main() -> None:
         "report": report.main,
         "flames": flames.main,
         "transports": transports.main,
+        "langchain": langchain,
+        "calls": calls.main,
         "limits": limits.main,
     }
     unknown = [name for name in asked.names if name not in table]
@@ -39,6 +42,13 @@ def main() -> None:
         parser.error(f"{', '.join(unknown)} is none of {', '.join(table)}")
     for name in asked.names or USUAL:
         table[name]()
+
+
+def langchain() -> None:
+    """Needs langchain-core, which the other measurements do without."""
+    from bench import langchain as measurement
+
+    measurement.main()
 
 
 if __name__ == "__main__":

@@ -23,8 +23,10 @@ from rowmill.api.running import rules_of
 from rowmill.errors import JobError, StopReason
 from rowmill.integrations.batch import Batch, Ended
 from rowmill.job.faults import nearest
+from rowmill.providers.callable import InOwnContext
 from rowmill.records import Outcome
 from rowmill.runner.calling import Calls, Target
+from rowmill.runner.collector import rare_collections
 from rowmill.runner.loop import until_stopped
 from rowmill.runner.stored_calls import StoredCalls
 
@@ -161,10 +163,11 @@ class RunnableBatch(Runnable[Input, Output]):
         if not inputs:
             return []
         configs = configs_of(config, len(inputs))
-        if self._is_bare(configs[0]):
-            return await self._gathered(inputs, configs, kwargs, return_exceptions)
-        batch = self._batch(inputs, configs, kwargs, blocking=False)
-        await until_stopped(batch.execute(), batch.stop)
+        with rare_collections():
+            if self._is_bare():
+                return await self._gathered(inputs, configs, kwargs, return_exceptions)
+            batch = self._batch(inputs, configs, kwargs, blocking=False)
+            await until_stopped(batch.execute(), batch.stop)
         return batch.outputs(return_exceptions)
 
     def batch_as_completed(
@@ -222,10 +225,9 @@ class RunnableBatch(Runnable[Input, Output]):
                 batch.stop(StopReason.INTERRUPTED)
             await running
 
-    def _is_bare(self, config: RunnableConfig) -> bool:
-        """Whether nothing is asked for that an engine is needed for: no limit, no retry, one chain."""
-        bounded = config.get("max_concurrency") or self._limits[next(iter(self._limits))]
-        return not self._options and len(self._chains) == 1 and bounded is None
+    def _is_bare(self) -> bool:
+        """Whether nothing is asked for that an engine is needed for: no retry, no rate, no run file, one chain."""
+        return not self._options and len(self._chains) == 1
 
     async def _gathered(
         self,
@@ -234,18 +236,30 @@ class RunnableBatch(Runnable[Input, Output]):
         kwargs: Mapping[str, Any],
         return_exceptions: bool,
     ) -> list[Any]:
-        """All at once.  Invariant: all have been tried before the first input's exception is raised."""
-        [chain] = self._chains.values()
+        """So many at once as may be.  Invariant: all have been tried before the first input's exception is raised."""
+        [(name, chain)] = self._chains.items()
+        found: list[Any] = [None] * len(inputs)
         errors: dict[int, Exception] = {}
+        places = iter(range(len(inputs)))
 
-        async def tried(place: int) -> Any:
+        async def work(place: int) -> None:
             try:
-                return await chain.ainvoke(inputs[place], configs[place], **kwargs)
+                found[place] = await chain.ainvoke(inputs[place], configs[place], **kwargs)
             except Exception as error:  # the chain may raise anything
-                errors[place] = error
-                return error
+                found[place] = errors[place] = error
 
-        found = await asyncio.gather(*map(tried, range(len(inputs))))
+        async def work_on() -> None:
+            for place in places:
+                call = InOwnContext(work(place))
+                await call
+                if not call.has_waited:
+                    await asyncio.sleep(0)
+
+        limit = configs[0].get("max_concurrency") or self._limits[name]
+        if limit is None:
+            await asyncio.gather(*map(work, places))
+        else:
+            await asyncio.gather(*(work_on() for _ in range(min(limit, len(inputs)))))
         if errors and not return_exceptions:
             raise errors[min(errors)]
         return found
