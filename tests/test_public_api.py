@@ -195,3 +195,9 @@ def test_importing_the_package_loads_none_of_its_libraries() -> None:
     code = f"import sys, rowmill; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_langchain_its_part_says_what_to_install() -> None:
+    code = "import sys; sys.modules['langchain_core'] = None; import rowmill.integrations.langchain"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'rowmill[langchain]'" in done.stderr.splitlines()[-1]

@@ -1,7 +1,7 @@
 """LangChain: `RunnableBatch` puts Rowmill's engine under a chain's `batch`.  It keeps LangChain's semantics.
 
-Two things differ: a key that no config has is refused instead of being moved into `configurable`, and
-`max_concurrency: 0` is refused instead of hanging.
+Three things differ: a key that no config has is refused instead of being moved into `configurable`,
+`max_concurrency: 0` is refused instead of hanging, and an exception is raised when all inputs have been tried.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from difflib import get_close_matches
 from queue import SimpleQueue
 from typing import Any, TypedDict, TypeVar
 
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import CONFIG_KEYS, get_config_list
-
 from rowmill.api.calling import target_of
 from rowmill.api.running import rules_of
 from rowmill.errors import JobError, StopReason
@@ -29,6 +26,12 @@ from rowmill.runner.calling import Calls, Target
 from rowmill.runner.collector import rare_collections
 from rowmill.runner.loop import until_stopped
 from rowmill.runner.stored_calls import StoredCalls
+
+try:
+    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.runnables.config import CONFIG_KEYS, get_config_list
+except ImportError as error:
+    raise ImportError("RunnableBatch needs langchain-core: pip install 'rowmill[langchain]'") from error
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
