@@ -309,7 +309,7 @@ class RunnableBatch(Runnable[Input, Output]):
         options.setdefault("row_timeout_s", UNBOUNDED_S)
         chain = self._chains[name]
         call = _Blocking(chain, configs, kwargs) if blocking else _Awaited(chain, configs, kwargs)
-        return target_of(call, options, by_status="attempts" in self._options)
+        return target_of(call, options, name, by_status="attempts" in self._options)
 
 
 class _Blocking:
