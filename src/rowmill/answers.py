@@ -6,7 +6,7 @@ Must not know providers, and must not decide what follows from a failure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -38,8 +38,12 @@ _LOOSE_END = re.compile(r"</(?:think|thinking)>")
 _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n?(.*?)\s*```\s*", re.DOTALL)
 
 
-def read_answer(reply: Reply, schema: AnswerSchema | None) -> Answer | Failure:
+def read_answer(
+    reply: Reply, schema: AnswerSchema | None, parse: Callable[[str], object] | None = None
+) -> Answer | Failure:
     """Reads one reply.  Without a schema the answer is the text exactly as replied, reasoning taken off.
+
+    `parse` is the user's: it makes a value of the text, which the schema then checks.
 
     Failures: FILTERED, REFUSED, TRUNCATED (`values` keep the text under `answer`, whatever the schema),
     UNREADABLE (no text), INVALID (the message holds the place of the fault, the excerpt the text).
@@ -59,9 +63,12 @@ def read_answer(reply: Reply, schema: AnswerSchema | None) -> Answer | Failure:
     if not text or text.isspace():
         ended = f" (finish reason {finish})" if finish else ""
         return _failure(FailureKind.UNREADABLE, f"the reply holds no text{ended}", text, reasoning)
-    if schema is None:
+    if parse is not None:
+        read = _parsed(text, parse, schema)
+    elif schema is None:
         return Answer({"answer": text}, reasoning)
-    read = _read(text, schema)
+    else:
+        read = _read(text, schema)
     if isinstance(read, str):
         return _failure(FailureKind.INVALID, read, text, reasoning)
     return Answer(read, reasoning)
@@ -75,6 +82,18 @@ def _read(text: str, schema: AnswerSchema) -> Mapping[str, object] | str:
         if fenced is not None:
             return schema.read(fenced[1])
     return read
+
+
+def _parsed(text: str, parse: Callable[[str], object], schema: AnswerSchema | None) -> Mapping[str, object] | str:
+    try:
+        value = parse(text)
+        if schema is not None:
+            return schema.read(msgspec.json.encode(value).decode())
+        if value is not None:
+            return {"answer": value if isinstance(value, str) else msgspec.json.encode(value).decode()}
+    except Exception as error:  # the user's function may raise anything
+        return f"parse raised {type(error).__name__}: {error}"
+    return "parse gave nothing"
 
 
 def _parted(reply: Reply, schema: AnswerSchema | None) -> tuple[str | None, str | None]:

@@ -7,6 +7,7 @@ Exceptions mean that the job cannot go on.  A row that ends badly is data, not a
     ├── JobError            exit 2: nothing was sent
     │   ├── SourceError       the input cannot be opened or read
     │   ├── OutputError       the output cannot be written, or its columns clash
+    │   ├── DatabaseError     a database cannot be reached, refuses, or broke off
     │   ├── RunFileError      the run file is damaged, too new, or missing
     │   ├── LockedError       another process writes this run file
     │   └── ChangedError      the job differs from the one that answered the finished rows
@@ -42,6 +43,10 @@ class SourceError(JobError):
 
 class OutputError(JobError):
     """The output cannot be written there, or its columns clash."""
+
+
+class DatabaseError(JobError):
+    """A database cannot be reached, refuses what was asked, or broke off."""
 
 
 class RunFileError(JobError):
@@ -121,6 +126,7 @@ class StopReason(StrEnum):
     MAX_DURATION = "max_duration"
     DISK_FULL = "disk_full"
     SOURCE = "source"  # the input broke off while it was read
+    OUTPUT = "output"  # every row is answered, but the output could not be written
     DECLINED = "declined"  # the user did not approve of the quote
     INTERRUPTED = "interrupted"  # SIGINT
     TERMINATED = "terminated"  # SIGTERM

@@ -1,4 +1,4 @@
-"""Templates and a row -> messages; expressions and a row -> true or false.  Knows nothing of sending.
+"""Templates and a row -> messages.  Knows nothing of sending.
 
 Templates are Jinja2 in a sandbox.  They see the row's columns by name, `row` (all columns as a mapping, for
 odd names: `{{ row["Review Text"] }}`) and `_row` (the row's 0-based place).  A column that is itself called
@@ -23,7 +23,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rowmill.errors import JobError
-from rowmill.records import Message, Row
+from rowmill.records import Message, Request, Row
 
 Columns = frozenset[str]
 
@@ -89,17 +89,17 @@ def as_text(value: object) -> str:
 
 def _json(value: object) -> str:
     try:
-        return msgspec.json.encode(_plain(value), enc_hook=as_text).decode()
+        return msgspec.json.encode(plain(value), enc_hook=as_text).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TemplateFault(f"a nested value cannot be written as JSON: {error}") from None
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Nested values as msgspec can write them: integers of any size, text keys."""
     if isinstance(value, Mapping):
-        return {as_text(key): _plain(part) for key, part in value.items()}
+        return {as_text(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     if value is _NULL:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
@@ -109,7 +109,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _known(value: object) -> object:
+def or_null(value: object) -> object:
     return _NULL if value is None or value != value else value
 
 
@@ -117,14 +117,14 @@ class _Environment(ImmutableSandboxedEnvironment):
     """The sandbox with nulls that print as nothing, also where they are nested."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        return _known(super().getattr(obj, attribute))
+        return or_null(super().getattr(obj, attribute))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        return _known(super().getitem(obj, argument))
+        return or_null(super().getitem(obj, argument))
 
 
 @functools.cache
-def _environment() -> _Environment:
+def sandbox() -> _Environment:
     environment = _Environment(
         undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True, finalize=_finalize
     )
@@ -164,6 +164,10 @@ class Prompt:
         """The messages for `row`.  Raises TemplateFault."""
         return tuple([Message(template.role, template.render(row)) for template in self.templates])
 
+    def request(self, row: Row, params: Mapping[str, object]) -> Request:
+        """What is asked about `row`.  Raises TemplateFault."""
+        return Request(self.render(row), params)
+
     def is_blank(self, row: Row) -> bool:
         """Whether every column that the templates use is null or blank (and there is one)."""
         names = row.values.keys() if self.columns is None else self.columns
@@ -198,14 +202,24 @@ def check_columns(prompt: Prompt, columns: Iterable[str]) -> None:
     """Raises JobError for a template that names a column that is not among `columns`."""
     known = tuple(columns)
     named: set[str] = set().union(*(template.columns or () for template in prompt.templates))
-    faults = [_no_column(name, known, "the prompt", "the input") for name in sorted(named - set(known))]
+    check_names(named, known, "the prompt")
+
+
+def check_names(named: Iterable[str], known: Sequence[str], user: str) -> None:
+    """Raises JobError for names, used by `user`, that are none of the input's columns."""
+    faults = [_no_column(name, known, user, "the input") for name in sorted(set(named) - set(known))]
     if faults:
         raise JobError(*faults)
 
 
+def compile_template(text: str) -> _Compiled:
+    """Compiles one template by itself.  Raises JobError."""
+    return _compile(Message("", text), None)
+
+
 def check_template(text: str) -> None:
     """Raises JobError for a template that cannot be compiled."""
-    _checked_tree(text)
+    checked_tree(text)
 
 
 def _no_column(name: str, known: Sequence[str], user: str, holder: str) -> str:
@@ -217,12 +231,12 @@ def _no_column(name: str, known: Sequence[str], user: str, holder: str) -> str:
 
 
 def _compile(message: Message, known: Sequence[str] | None) -> _Compiled:
-    tree = _checked_tree(message.content)
-    columns = _used_columns(tree)
+    tree = checked_tree(message.content)
+    columns = used_columns(tree)
     parts = _simple_parts(tree)
     if parts is not None:
         return _Compiled(message.role, columns, functools.partial(_join, parts, known))
-    template = _environment().from_string(message.content)
+    template = sandbox().from_string(message.content)
     return _Compiled(message.role, columns, functools.partial(_render, template, known))
 
 
@@ -242,16 +256,16 @@ def _join(parts: Sequence[tuple[bool, str]], known: Sequence[str] | None, row: R
 
 
 def _render(template: Any, known: Sequence[str] | None, row: Row) -> str:
-    values = {name: _known(value) for name, value in row.values.items()}
+    values = {name: or_null(value) for name, value in row.values.items()}
     try:
         return cast("str", template.render({**values, "row": values, "_row": row.index}))
     except TemplateFault:
         raise
     except Exception as error:
-        _blame(error, known or tuple(values))
+        blame(error, known or tuple(values))
 
 
-def _blame(error: Exception, known: Sequence[str]) -> NoReturn:
+def blame(error: Exception, known: Sequence[str]) -> NoReturn:
     """Raises the TemplateFault for whatever a user's template raised."""
     if isinstance(error, UndefinedError):
         named = re.match(r"'([^']*)' is undefined|'dict object' has no attribute '(.*)'", str(error))
@@ -261,17 +275,17 @@ def _blame(error: Exception, known: Sequence[str]) -> NoReturn:
     if isinstance(error, SecurityError):
         raise TemplateFault(f"the template reaches for what is hidden: {error}") from None
     words = str(error) or type(error).__name__
-    raise TemplateFault(f"the template cannot be rendered: {words}{_advice(error)}") from None
+    raise TemplateFault(f"the template cannot be rendered: {words}{advice(error)}") from None
 
 
-def _advice(error: Exception) -> str:
+def advice(error: Exception) -> str:
     if isinstance(error, TypeError) and "'str'" in str(error):
         return " (cells of a CSV file are text: write `score | float`)"
     return ""
 
 
-def _checked_tree(text: str) -> nodes.Template:
-    environment = _environment()
+def checked_tree(text: str) -> nodes.Template:
+    environment = sandbox()
     try:
         tree = environment.parse(text)
         environment.compile(text)
@@ -316,7 +330,7 @@ def _hidden_name(node: nodes.Node) -> str | None:
     return name if isinstance(name, str) and name.startswith("_") else None
 
 
-def _used_columns(tree: nodes.Template) -> Columns | None:
+def used_columns(tree: nodes.Template) -> Columns | None:
     names = meta.find_undeclared_variables(tree)
     if "row" not in names:
         return frozenset(names - _OWN_NAMES)
@@ -354,37 +368,3 @@ def _simple_parts(tree: nodes.Template) -> tuple[tuple[bool, str], ...] | None:
             else:
                 return None
     return tuple(parts)
-
-
-def compile_expression(
-    text: str, what: str = "--where"
-) -> tuple[Callable[[Mapping[str, object]], bool], Columns | None]:
-    """Compiles an expression in the templates' language: (row's values -> true or false, columns it uses).
-
-    Raises JobError, naming `what`, for an expression that is not valid; the callable raises JobError for a
-    row on which it fails, and shows that row.
-    """
-    prefix = f"{what}: " if what else ""
-    environment = _environment()
-    try:
-        evaluate = environment.compile_expression(text, undefined_to_none=False)
-        tree = _checked_tree("{{ (" + text + "\n) }}")
-    except TemplateSyntaxError as error:
-        raise JobError(f"{prefix}not a valid expression: {error.message}") from None
-    except JobError as error:
-        raise JobError(f"{prefix}{error}") from None
-    columns = _used_columns(tree)
-
-    def holds(values: Mapping[str, object]) -> bool:
-        known = {name: _known(value) for name, value in values.items()}
-        try:
-            return bool(evaluate({**known, "row": known}))
-        except Exception as error:
-            shown = as_text({name: values[name] for name in values if columns is None or name in columns})
-            words = str(error) or type(error).__name__
-            if isinstance(error, UndefinedError):
-                words += f"; the row has {', '.join(values)}"
-            shown = shown if len(shown) <= 200 else shown[:197] + "..."
-            raise JobError(f"{prefix}fails on the row {shown}: {words}{_advice(error)}") from None
-
-    return holds, columns

@@ -31,14 +31,17 @@ GOOD = frozenset({Status.OK, Status.FALLBACK, Status.SKIPPED})
 
 
 class Fault(NamedTuple):
-    """Why an input line is not a row.  `line` is 1-based; `raw` is an excerpt of the line."""
+    """Why an input line is not a row.
+
+    `line` is 1-based, 0 where the fault is none of a line's; `raw` is an excerpt of the line.
+    """
 
     line: int
     reason: str
     raw: str = ""
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+        return f"line {self.line}: {self.reason}" if self.line else self.reason
 
 
 class Spent(NamedTuple):
@@ -55,9 +58,9 @@ class Row(NamedTuple):
 
     `index` is its 0-based place in the input, `values` holds the columns that the job needs (templates,
     routing), `fault` is set when the input line could not be read, `unread` is a raw reply that an earlier
-    session stored but did not read, `lane_failures` counts its throttled, reset and 403 attempts of earlier sessions,
-    `spent` sums up all its attempts there, None where there were none.  `reread`: it has ended before, and its
-    stored reply is only to be read anew.
+    session stored but did not read (`unread_from` names the endpoint it came from), `lane_failures` counts its
+    throttled, reset and 403 attempts of earlier sessions, `spent` sums up all its attempts there, None where there
+    were none.  `reread`: it has ended before, and its stored reply is only to be read anew.
     """
 
     index: int  # type: ignore[assignment]  # shadows tuple.index, which nobody needs of a row
@@ -67,6 +70,7 @@ class Row(NamedTuple):
     lane_failures: int = 0
     spent: Spent | None = None
     reread: bool = False
+    unread_from: str | None = None
 
 
 class Message(NamedTuple):
@@ -76,11 +80,30 @@ class Message(NamedTuple):
     content: str
 
 
+class Body(NamedTuple):
+    """A request's body as somebody else wrote it, JSON, for `path` below the endpoint's address.
+
+    `model` is the one it names, None where the endpoint's is to be put in.  `max_tokens` is the most that it lets
+    all its answers have together, None where nothing limits them.
+    """
+
+    path: str
+    content: bytes
+    model: str | None
+    max_tokens: int | None
+
+
 class Request(NamedTuple):
-    """What is asked, in no provider's dialect.  `params` are sent as they are."""
+    """What is asked, in no provider's dialect.
+
+    `params` are sent as they are.  `model` is None for the endpoint's own.  Where there is a `body`, it is sent, and
+    messages and parameters are not.
+    """
 
     messages: Sequence[Message]
     params: Mapping[str, object]
+    body: Body | None = None
+    model: str | None = None
 
 
 class RawReply(NamedTuple):
@@ -168,6 +191,15 @@ class Attempt(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None = None
+
+
+class LastAttempt(NamedTuple):
+    """The attempt that a row ended with, as the run file keeps it; `body` as in `Attempt`."""
+
+    kind: str | None
+    status_code: int | None
+    request_id: str | None
+    body: bytes | None
 
 
 class Outcome(NamedTuple):

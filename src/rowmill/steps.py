@@ -1,4 +1,4 @@
-"""What a row does next: one pure function from its state and what was seen to Send, Wait or Done.
+"""What a row does next: one pure function from its state and what was seen to Wait, Move or Done.
 
 Retry, repair, cascade and failover are branches of `next_step` and live nowhere else.  It must not know of
 clocks, lanes or stores.
@@ -44,7 +44,8 @@ ENDS_AS: Mapping[FailureKind, Status] = {
 class RetryRules:
     """How often and for how long a row is tried; see CONTRACT for defaults.  Seconds; `attempts` >= 1.
 
-    `repair` is how often an invalid answer is asked for again; `fallback` what stands in when a row ends badly.
+    `repair` is how often an invalid answer is asked for again; `fallback` what stands in when a row ends badly;
+    rows that would end with a status in `cascade` go on to the next endpoint instead.
     """
 
     attempts: int = 4
@@ -53,6 +54,7 @@ class RetryRules:
     row_timeout_s: float = 900.0
     repair: int = 0
     fallback: Fallback | None = None
+    cascade: frozenset[Status] = frozenset()
 
 
 class RowState:
@@ -65,13 +67,18 @@ class RowState:
     like the lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
     `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
     charged one of `attempts` and gives it back.  `held` is what the next send has reserved of the quota, by `need`.
+
+    With several endpoints, by their place in the job: `home` is the one the row is meant for (None: whoever is
+    free), `passed` those that have had their say, `attempts_at` what it used up where it is not now.
     """
 
     __slots__ = (
         "attempts",
+        "attempts_at",
         "busy_s",
         "cost_usd",
         "held",
+        "home",
         "input_tokens",
         "lane_failures",
         "latency_s",
@@ -80,6 +87,7 @@ class RowState:
         "oks_at_start",
         "oks_before",
         "output_tokens",
+        "passed",
         "repairs",
         "request",
         "request_bytes",
@@ -92,8 +100,11 @@ class RowState:
         "unread",
     )
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, home: int | None = None) -> None:
         self.row = row
+        self.home = home
+        self.passed: frozenset[int] = frozenset()
+        self.attempts_at: dict[int, int] | None = None
         self.request: Request | None = None
         self.unread: RawReply | None = row.unread
         self.attempts = 0
@@ -129,6 +140,13 @@ class Wait:
     repair: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The row is done with this endpoint, as `why` says, and goes on to the next one."""
+
+    why: Failure
+
+
 class Done(NamedTuple):
     """The row has ended with this status.  `refusal` names what a whole job would be refused for alike."""
 
@@ -141,7 +159,7 @@ class Done(NamedTuple):
 
 def next_step(
     state: RowState, seen: Answer | Failure, rules: RetryRules, *, charged: bool, random: Callable[[], float]
-) -> Wait | Done:
+) -> Wait | Move | Done:
     """Decides from what one attempt has shown.
 
     `charged` says whether the attempt counts against the row (false where the fault is the lane's).  `random`
@@ -155,18 +173,31 @@ def next_step(
     if seen.kind is FailureKind.INVALID:
         if state.repairs < rules.repair and state.busy_s < rules.row_timeout_s:
             return Wait(0.0, seen, repair=True)
-        return _ended(seen, _unrepaired(state, seen), rules.fallback)
+        return _ended(seen, _unrepaired(state, seen), rules)
     if not _may_retry(seen):
-        return _ended(seen, seen.message, rules.fallback)
+        return _ended(seen, seen.message, rules)
     tries = state.attempts - state.repairs
     if tries >= rules.attempts:
-        return _ended(seen, _used_up(state, seen), rules.fallback)
+        return _ended(seen, _used_up(state, seen), rules)
     ceiling_s = min(rules.max_backoff_s, rules.backoff_s * 2.0 ** (tries - 1))
     delay_s = max(random() * ceiling_s, seen.retry_after_s or 0.0)
     if state.busy_s + delay_s >= rules.row_timeout_s:
         error = f"{seen.message} (row_timeout_s of {rules.row_timeout_s:g} s reached)"
-        return _ended(seen, error, rules.fallback)
+        return _ended(seen, error, rules)
     return Wait(delay_s, seen)
+
+
+def change_lane(state: RowState, old: int, new: int) -> None:
+    """Makes a row begin at another endpoint: what it used up and what it looked like are counted at each apart."""
+    elsewhere = state.attempts_at or {}
+    elsewhere[old] = state.attempts - state.repairs
+    state.attempts_at = elsewhere
+    state.attempts = elsewhere.get(new, 0)
+    state.repairs = 0
+    state.lane_failures = state.oks_before = state.oks_at_start = state.send_number = 0
+    state.suspect = False
+    state.request = None
+    state.need = None
 
 
 def _may_retry(failure: Failure) -> bool:
@@ -184,8 +215,11 @@ def _unrepaired(state: RowState, failure: Failure) -> str:
     return f"{failure.message} (after {times})"
 
 
-def _ended(failure: Failure, error: str, fallback: Fallback | None) -> Done:
+def _ended(failure: Failure, error: str, rules: RetryRules) -> Move | Done:
     status = ENDS_AS.get(failure.kind, Status.FAILED)
+    if status in rules.cascade:
+        return Move(failure)
+    fallback = rules.fallback
     if fallback is not None and status in fallback.statuses:
         return Done(Status.FALLBACK, fallback.values, f"{status}: {error}", failure.reasoning)
     refusal = None

@@ -1,4 +1,4 @@
-"""What every source promises, asked of all formats, packings and a glob with the same table."""
+"""What every source promises, asked of all formats, packings, a glob and databases with the same table."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import csv
 import gzip
 import io
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
 
 from rowmill.chunks import ObjectChunk, decode, row_keys
+from rowmill.databases import address
 from rowmill.errors import SourceError
-from rowmill.sources import FileSource, open_source
+from rowmill.ports import Source
+from rowmill.sources import open_database, open_source
+
+if TYPE_CHECKING:
+    from tests.postgresql import Server
 
 ROWS = [{"id": f"{number:05d}", "text": f'line one, "quoted" → 馬 😀\nline two {number}'} for number in range(2_345)]
 ONE_LINE_ROWS = [{"text": f'one, "quoted" → 馬 😀 {number}'} for number in range(2_345)]
@@ -50,10 +57,43 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, 
 KINDS = [ending + packing for ending in CONTENT for packing in PACKED if ending != ".parquet" or not packing]
 
 
-@pytest.fixture(params=[*KINDS, "glob"])
-def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSource, list[dict[str, str]]]:
+DATABASES = ("postgresql", "sqlite", "duckdb")
+
+
+def fill_postgresql(server: Server) -> str:
+    server.sql("DROP TABLE IF EXISTS rows_to_read", "CREATE TABLE rows_to_read (id text, text text)")
+    pairs = ", ".join(f"('{row['id']}', '{row['text']}')" for row in ROWS)
+    server.sql(f"INSERT INTO rows_to_read VALUES {pairs}")
+    return server.url
+
+
+def fill_sqlite(folder: Path) -> str:
+    with sqlite3.connect(folder / "a.db") as connection:
+        connection.execute("CREATE TABLE rows_to_read (id TEXT, text TEXT)")
+        connection.executemany("INSERT INTO rows_to_read VALUES (:id, :text)", ROWS)
+    return f"sqlite:///{folder}/a.db"
+
+
+def fill_duckdb(folder: Path) -> str:
+    with duckdb.connect(str(folder / "a.duckdb")) as connection:
+        connection.from_arrow(pa.Table.from_pylist(ROWS)).create("rows_to_read")
+    return f"duckdb:///{folder}/a.duckdb"
+
+
+def open_filled(kind: str, folder: Path, request: pytest.FixtureRequest) -> Source:
+    if kind == "postgresql":
+        url = fill_postgresql(request.getfixturevalue("postgresql"))
+    else:
+        url = fill_sqlite(folder) if kind == "sqlite" else fill_duckdb(folder)
+    return open_database(address(url), None, "rows_to_read")
+
+
+@pytest.fixture(params=[*KINDS, "glob", *DATABASES])
+def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Source, list[dict[str, str]]]:
     """A source and the rows that it has to give."""
     kind: str = request.param
+    if kind in DATABASES:
+        return open_filled(kind, tmp_path, request), ROWS
     if kind == "glob":
         for part in range(3):
             lines = [json.dumps(row) + "\n" for row in ROWS[part * 1_000 : (part + 1) * 1_000]]
@@ -65,7 +105,7 @@ def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Fil
     return open_source(str(path)), ONE_LINE_ROWS if ending == ".txt" else ROWS
 
 
-Given = tuple[FileSource, list[dict[str, str]]]
+Given = tuple[Source, list[dict[str, str]]]
 
 
 def test_all_rows_come_in_order_with_their_texts_unchanged(source_and_rows: Given) -> None:
@@ -104,7 +144,7 @@ def test_equal_values_have_equal_keys_in_every_format(source_and_rows: Given) ->
 def test_known_columns_are_those_that_come(source_and_rows: Given) -> None:
     source, rows = source_and_rows
     columns = source.columns()
-    assert columns is None or columns == tuple(rows[0])
+    assert columns is None or tuple(columns) == tuple(rows[0])
 
 
 def test_a_size_that_is_known_is_right(source_and_rows: Given) -> None:

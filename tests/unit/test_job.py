@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from rowmill.errors import JobError
-from rowmill.job import Job, apply_overrides, definition, difference, fingerprint, job_from_options, load_job
+from rowmill.job import (
+    EndpointSpec,
+    Job,
+    apply_overrides,
+    definition,
+    difference,
+    fingerprint,
+    job_from_options,
+    load_job,
+)
+from rowmill.job.model import endpoint_names
 
 OPTIONS: dict[str, Any] = {"source": "reviews.csv", "prompt": "{{ text }}", "model": "vllm/m"}
 
@@ -55,6 +65,27 @@ def test_what_is_missing_is_said_all_at_once() -> None:
     assert "source: missing" in text
     assert "prompt: missing" in text
     assert "endpoints: missing" in text
+
+
+@pytest.mark.parametrize("source", ["b.jsonl", "b.ndjson", "b.json", "B.JSONL.gz", "b.jsonl.zst", "*.jsonl", "-"])
+def test_a_source_that_may_be_a_batch_file_needs_no_prompt(source: str) -> None:
+    made = job(source=source, prompt=None, output="out.jsonl")
+    assert made.is_batch
+    assert made.messages == ()
+    assert Job.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize("source", ["a.csv", "a.tsv", "a.parquet", "a.txt"])
+def test_any_other_source_needs_a_prompt(source: str) -> None:
+    assert "prompt: missing" in refused(source=source, prompt=None)[0]
+
+
+def test_a_batch_file_may_have_one_model_put_into_all_bodies_and_no_stream() -> None:
+    params = {"model": "m", "stream": False}
+    assert job(source="b.jsonl", prompt=None, params=params).params == params
+    assert "model cannot be set" in refused(source="b.jsonl", params=params)[0]
+    assert "messages cannot be set" in refused(source="b.jsonl", prompt=None, params={"messages": []})[0]
+    assert "model must be the name" in refused(source="b.jsonl", prompt=None, params={"model": 1})[0]
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -113,10 +144,11 @@ time_out_s: 3
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("table: x", "table: `table` is not built yet in this version"),
+        ("table: x", "table: is for a database as the source or the output"),
         ("answer: {schema: {a: string}, repare: 1}", "did you mean repair?"),
-        ("query: x", "`query` is not built yet"),
-        ("take: 3", "`take` is not built yet"),
+        ("take: 3", "did you mean endpoints[].take?"),
+        ("when: x", "did you mean endpoints[].when?"),
+        ("query: x", "query: is for a database as the source"),
         ("temperature: 0", "did you mean params.temperature?"),
         ("max_retries: 3", "did you mean retry.attempts?"),
         ("zzz: 3", "unknown key; known are answer"),
@@ -128,10 +160,49 @@ def test_a_key_that_is_not_known_here_says_what_to_do(tmp_path: Path, line: str,
     assert words in fault
 
 
-def test_more_than_one_endpoint_is_refused_until_it_is_built(tmp_path: Path) -> None:
-    [fault] = faults(tmp_path, SMALL + "  - model: vllm/n\n")
-    assert "more than one endpoint" in fault
-    assert "not built yet" in fault
+def test_a_job_may_have_many_endpoints(tmp_path: Path) -> None:
+    made = load_job(written(tmp_path, SMALL + "  - model: vllm/n\n    take: 3\n"), {})
+    assert [(endpoint.model, endpoint.take) for endpoint in made.endpoints] == [("vllm/m", None), ("vllm/n", 3)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["take: 3", "when: a == 1"], "has both take and when"),
+        (["cascade: [invalid]"], "the last endpoint has a cascade"),
+        (["cascade: [ok]"], "ok is none of invalid, refused, truncated, filtered, failed"),
+        (["when: a =="], "not a valid expression"),
+        (["take: 0"], "must be between 1 and 1,000,000,000"),
+        (["parse: nothing"], "module:function"),
+        (["parse: no_such_module:f"], "cannot be imported"),
+        (["prompt: [{system: x}]"], "has no user message"),
+        (['model: "{{ m"'], "template"),
+    ],
+)
+def test_what_is_wrong_with_an_endpoint_is_said(tmp_path: Path, lines: list[str], words: str) -> None:
+    own = [] if lines[0].startswith("model") else ["model: vllm/n"]
+    text = SMALL + "  - " + "\n    ".join([*own, *lines]) + "\n"
+    assert any(words in fault for fault in faults(tmp_path, text))
+
+
+def test_options_of_the_command_line_hold_for_each_model_alike() -> None:
+    made = job(model=["vllm/a", "vllm/b"], rpm=60.0, in_flight=3, url="http://localhost:1/v1")
+    assert [(one.rpm, one.in_flight, one.url) for one in made.endpoints] == [(60.0, 3, "http://localhost:1/v1")] * 2
+
+
+def test_endpoints_of_one_model_are_told_apart_by_host_or_number() -> None:
+    def named(*urls: str | None) -> list[str]:
+        return endpoint_names([EndpointSpec(model="vllm/m", url=url) for url in urls])
+
+    assert named("http://a:1/v1") == ["vllm/m"]
+    assert named("http://a:1/v1", "http://b:2/v1") == ["vllm/m@a:1", "vllm/m@b:2"]
+    assert named("http://a:1/v1", "http://a:1/v1") == ["vllm/m #1", "vllm/m #2"]
+
+
+def test_one_more_server_of_a_model_is_no_change_of_the_version() -> None:
+    one = definition(job(model="vllm/m"))
+    two = definition(job(model=["vllm/m", "vllm/m"], url="http://a/v1"))
+    assert one == two
 
 
 def test_endpoints_that_are_no_list_are_explained(tmp_path: Path) -> None:
@@ -234,8 +305,10 @@ def test_parameters_that_would_break_a_run_are_refused(name: str) -> None:
     assert f"{name} cannot be set" in refused(param=[f"{name}=2"])[0]
 
 
-def test_templates_in_parameters_are_refused_until_they_are_built() -> None:
-    assert "not built yet" in refused(param=["user={{ id }}"])[0]
+def test_parameters_may_be_templates_and_a_bad_one_is_refused() -> None:
+    assert job(param=["user={{ id }}"]).params == {"user": "{{ id }}"}
+    assert job(max_tokens=None, param=["max_tokens={{ n }}"]).params == {"max_tokens": "{{ n }}"}
+    assert "expected" in refused(param=["user={{ id"])[0] or "template" in refused(param=["user={{ id"])[0]
 
 
 def test_a_prompt_may_be_messages(tmp_path: Path) -> None:
@@ -442,10 +515,10 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         ("limit", 0, "between 1 and"),
         ("empty", "drop", "must be one of 'send', 'skip' or 'fail', not 'drop'"),
         ("format", "xlsx", "must be one of"),
-        ("source", "postgresql://h/d", "not built yet"),
-        ("output", "sqlite:///x.db", "not built yet"),
+        ("source", "mysql://h/d", "not built yet"),
+        ("output", "mssql://h/x", "not built yet"),
         ("output", "-", "must be a file"),
-        ("model", "{{ m }}", "not built yet"),
+        ("model", "{{ m", "unexpected end of template"),
         ("in_flight", "many", "must be `auto`"),
     ],
 )

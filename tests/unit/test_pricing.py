@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -86,10 +87,21 @@ def test_the_larger_of_two_limits_of_tokens_counts() -> None:
 
 
 def test_the_worst_case_is_a_token_a_byte_and_all_of_the_output() -> None:
-    price = price_of(job("vllm/m", price={"input": 1, "output": 10}))
-    worst = worst_case_of(price, 100, lambda request: b"x" * 2000)
-    assert worst is not None
+    worst = worst_of({"max_tokens": 100})
     assert worst(Request([Message("user", "x")], {})) == pytest.approx((2000 + 1000) / 1e6)
+
+
+def test_the_worst_case_of_a_limit_that_depends_on_the_row_is_that_rows() -> None:
+    worst = worst_of({"max_tokens": "{{ n }}"})
+    assert worst(Request([Message("user", "x")], {"max_tokens": 7})) == pytest.approx((2000 + 70) / 1e6)
+
+
+def worst_of(params: dict[str, Any]) -> Callable[[Request], float]:
+    made = job("vllm/m", params=params, price={"input": 1, "output": 10}, budget_usd=1.0)
+    [endpoint] = priced(made, resolve_endpoints(made), TODAY)
+    worst = worst_case_of(made, endpoint, lambda request: b"x" * 2000)
+    assert worst is not None
+    return worst
 
 
 def test_an_odd_price_is_told_with_its_endpoint() -> None:

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rowmill.errors import JobError
+from rowmill.expressions import compile_expression
 from rowmill.prompts import (
     Prompt,
     TemplateFault,
     as_text,
     check_columns,
-    compile_expression,
     compile_prompt,
 )
 from rowmill.records import Message, Row

@@ -64,10 +64,11 @@ class Spending:
         feed = FakeFeed(rows)
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, RetryRules())
         tally = Tally(Before(), clock.now, lambda: len(rows))
-        run = Run(rules, feed, self.store, clock, tally)  # type: ignore[arg-type]
+        run = Run([feed], self.store, clock, tally)  # type: ignore[list-item]
         config = LaneConfig("lane", "model", 64, price=PRICE, worst_usd=lambda request: WORST_TOKENS * 0.01)
         gate = RateGate(RateLimiter(), clock)
-        run.lanes.append(Lane(config, self.provider, feed, clock, run.tell, gate))  # type: ignore[arg-type]
+        lane = Lane(config, self.provider, feed, clock, run.tell, gate, run.roster)  # type: ignore[arg-type]
+        run.add(lane, rules)
         return await run.execute(RunLimits(budget=self.budget))
 
 

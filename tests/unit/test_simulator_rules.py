@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import jsonschema_rs
 import msgspec
@@ -13,6 +14,7 @@ from rowmill.simulator.counters import Counters
 from rowmill.simulator.quotas import Quotas, Window
 from rowmill.simulator.replies import body_of, fitting
 from rowmill.simulator.script import Fault, Step, as_script
+from rowmill.simulator.shapes import read_shaped, shape_of, vector
 
 
 def ask(text: str, **more: object) -> Ask:
@@ -155,3 +157,54 @@ def test_latencies_are_read_from_text() -> None:
     assert Latency.parse("0.5").draw(Random(0)) == 0.5
     assert 0.1 <= Latency.parse("0.1-0.9").draw(Random(0)) <= 0.9
     assert Latency.parse("lognormal:0.5,0").draw(Random(0)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("/v1/completions", "completions"),
+        ("/v1/embeddings", "embeddings"),
+        ("/score", "score"),
+        ("/v2/rerank", "rerank"),
+        ("/v1/models", None),
+        ("/v1/chat", None),
+    ],
+)
+def test_other_apis_are_known_by_their_paths(path: str, shape: str | None) -> None:
+    assert shape_of(path) == shape
+
+
+def shaped(shape: str, **body: object) -> dict[str, Any]:
+    asked = read_shaped(shape, msgspec.json.encode({"model": "m", **body}))
+    made: dict[str, Any] = msgspec.json.decode(body_of(Step(), asked, Behaviour(), 1).content)
+    assert made["model"] == "m"
+    return made
+
+
+def test_other_apis_answer_in_their_own_shapes() -> None:
+    assert shaped("completions", prompt="[[a]] x", max_tokens=2)["choices"][0]["text"] == "a"
+    assert shaped("responses", input="[[a]]")["output"][0]["content"][0]["text"] == "a"
+    assert [one["embedding"] for one in shaped("embeddings", input=["[[a]]", "b"])["data"]] == [
+        vector("a0"),
+        vector("a1"),
+    ]
+    assert len(shaped("score", text_1="[[a]]", text_2=["x", "y"])["data"]) == 2
+    assert [one["index"] for one in shaped("rerank", query="[[a]]", documents=["x", "y"])["results"]] == [0, 1]
+    assert shaped("moderations", input="x")["results"][0]["flagged"] is False
+
+
+def test_an_answer_cut_at_the_limit_says_so_in_its_own_words() -> None:
+    cut = Step(Fault.LENGTH)
+    asked = read_shaped("responses", b'{"input":"[[abcd]]","max_output_tokens":1}')
+    made = msgspec.json.decode(body_of(cut, asked, Behaviour(), 1).content)
+    assert made["status"] == "incomplete"
+    assert made["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert made["usage"]["output_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "words"), [(b"{}", "does not say"), (b"[]", "Expected `object`"), (b'{"input":', "truncated")]
+)
+def test_a_request_that_asks_for_nothing_is_refused(body: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_shaped("embeddings", body)

@@ -64,7 +64,7 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     assert "permission denied" in refusal(path)
 
 
-@pytest.mark.parametrize("spec", ["postgresql://host/db", "https://host/in.csv"])
+@pytest.mark.parametrize("spec", ["s3://host/in.csv", "https://host/in.csv"])
 def test_what_cannot_be_read_yet_is_refused(spec: str) -> None:
     assert "cannot be read yet" in refusal(spec)
 

@@ -13,7 +13,7 @@ from rowmill.answers import Fallback, compile_fallback, compile_schema
 from rowmill.errors import FailureKind
 from rowmill.prices import PriceSpec, price_of
 from rowmill.records import Answer, Failure, Row, Status, Usage
-from rowmill.steps import Done, RetryRules, RowState, Wait, next_step
+from rowmill.steps import Done, Move, RetryRules, RowState, Wait, change_lane, next_step
 
 ANSWER = Answer({"a": "yes"})
 INVALID = Failure(FailureKind.INVALID, "$.a: 'maybe' is not one of yes or no", excerpt='{"a": "maybe"}')
@@ -28,9 +28,9 @@ class Walk:
         self.rules = rules
         self.state = RowState(Row(0, {}))
         self.sent = 0
-        self.decision: Wait | Done | None = None
+        self.decision: Wait | Move | Done | None = None
 
-    def sees(self, seen: Answer | Failure, *, charged: bool = True, busy_s: float = 0.0) -> Wait | Done:
+    def sees(self, seen: Answer | Failure, *, charged: bool = True, busy_s: float = 0.0) -> Wait | Move | Done:
         self.state.busy_s += busy_s
         if charged:
             self.sent += 1
@@ -173,6 +173,7 @@ def test_what_is_the_lanes_fault_neither_ends_a_row_nor_uses_anything_up(
         if isinstance(decision, Done):
             assert charged
             break
+        assert isinstance(decision, Wait)  # the rules know no cascade
         if not charged:
             assert (walk.state.attempts, walk.state.repairs) == used
             assert not decision.repair
@@ -185,3 +186,36 @@ def test_a_valid_answer_ends_a_row_that_is_still_under_way(rules: RetryRules, se
         if isinstance(walk.sees(failure), Done):
             return
     assert walk.sees(ANSWER) == Done(Status.OK, ANSWER.values)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("invalid", FailureKind.INVALID),
+        ("refused", FailureKind.REFUSED),
+        ("truncated", FailureKind.TRUNCATED),
+        ("filtered", FailureKind.FILTERED),
+        ("failed", FailureKind.BAD_REQUEST),
+    ],
+)
+def test_a_row_that_would_end_with_a_status_of_the_cascade_goes_on(status: str, kind: FailureKind) -> None:
+    failure = Failure(kind, "no good")
+    rules = RetryRules(cascade=frozenset({Status(status)}))
+    assert Walk(rules).sees(failure) == Move(failure)
+    assert isinstance(Walk(RetryRules()).sees(failure), Done)
+
+
+def test_repairs_come_before_the_cascade_and_the_cascade_before_the_fallback() -> None:
+    walk = Walk(RetryRules(repair=1, fallback=FALLBACK, cascade=frozenset({Status.INVALID})))
+    assert walk.sees(INVALID) == Wait(0.0, INVALID, repair=True)
+    assert walk.sees(INVALID) == Move(INVALID)
+
+
+def test_attempts_are_counted_at_each_endpoint_and_remembered_there() -> None:
+    state = RowState(Row(0, {}))
+    state.attempts = 3
+    change_lane(state, 0, 1)
+    assert state.attempts == 0
+    state.attempts = 2
+    change_lane(state, 1, 0)
+    assert state.attempts == 3

@@ -159,6 +159,20 @@ def test_attempts_move_with_their_rows(path: Path) -> None:
     assert replies == [["reply to x"], ["reply to a"], ["reply to b"], ["reply to c"]]
 
 
+def test_the_last_attempt_of_each_row_is_read_in_order(path: Path) -> None:
+    session(path, chunks_of(list("abcd")), answer=0)
+    writer = Writer(path, bytes)
+    for index, body, kind in ((0, "no", "server"), (2, "cut", "server"), (0, "yes", None), (2, "whole", None)):
+        writer.save_attempt(attempt(index, body, kind))
+    writer.close(None)
+    reader = RunFileReader(path)
+    found = list(reader.last_attempts(0, 3))
+    only = list(reader.last_attempts(1, 1))
+    reader.close()
+    assert [(index, last.kind, last.body) for index, last in found] == [(0, None, b"yes"), (2, None, b"whole")]
+    assert only == []
+
+
 def test_a_start_without_input_goes_on_from_what_is_stored(path: Path) -> None:
     session(path, chunks_of(list("abcdef")), answer=2)
     assert texts_of(session(path, None)) == ["c", "d", "e", "f"]

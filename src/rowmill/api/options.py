@@ -76,7 +76,11 @@ class RunOptions(AskOptions, total=False):
     `approve` is shown the quote that they give and says whether to go on.  Without it a `budget_usd` must stand guard.
     """
 
-    format: Literal["jsonl", "csv", "tsv", "parquet"] | None
+    format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None
+    query: str | None
+    table: str | None
+    mode: Literal["create", "append", "replace", "upsert"] | None
+    id: str | None
     limit: int | None
     sample: int | None
     seed: int | None

@@ -30,7 +30,8 @@ def run(
 ) -> Result:
     """Asks a model about every row of a file, or goes on with it; blocks until it ends.
 
-    `source` is a path, a glob, `-` or a job file (`.yaml`), over which the other arguments go.  `answer` is
+    `source` is a path, a glob, `-` or a job file (`.yaml`), over which the other arguments go; a batch file of the
+    Batch API needs no prompt.  `answer` is
     shorthand (`"sentiment: positive|negative"`), a JSON Schema, a pydantic model or another class with fields.
     A second call with the same arguments sends only what is missing.
 

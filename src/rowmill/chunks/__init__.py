@@ -1,4 +1,4 @@
-"""Owns chunks: about 1,000 consecutive rows of input, immutable, in three layouts; must not know files."""
+"""Owns chunks: about 1,000 consecutive rows of input, immutable, in four layouts; must not know files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rowmill.chunks.arrow import ArrowChunk
+from rowmill.chunks.cells import CellChunk
 from rowmill.chunks.exact_json import decode_json, encode_json
 from rowmill.chunks.keys import KEY_BYTES, row_keys
 from rowmill.chunks.rows import ObjectChunk, TableChunk
@@ -16,6 +17,7 @@ from rowmill.ports import Chunk
 __all__ = [
     "KEY_BYTES",
     "ArrowChunk",
+    "CellChunk",
     "ObjectChunk",
     "TableChunk",
     "decode",
@@ -29,11 +31,13 @@ def decode(layout: str, payload: bytes, indices: Sequence[int]) -> Chunk:
     """The chunk whose `encode()` gave this layout and payload; raises RunFileError when it cannot be read."""
     match layout:
         case "table":
-            reader: type[TableChunk | ObjectChunk | ArrowChunk] = TableChunk
+            reader: type[TableChunk | ObjectChunk | ArrowChunk | CellChunk] = TableChunk
         case "objects":
             reader = ObjectChunk
         case "arrow":
             reader = ArrowChunk
+        case "cells":
+            reader = CellChunk
         case _:
             raise RunFileError(f"rows are stored in a layout ({layout}) that this version does not know")
     try:

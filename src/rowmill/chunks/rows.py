@@ -31,27 +31,30 @@ def take_indices(indices: Sequence[int], offsets: Sequence[int]) -> Sequence[int
     return pack_indices([indices[offset] for offset in offsets])
 
 
-def _take_faults(faults: Mapping[int, Fault], offsets: Sequence[int]) -> Mapping[int, Fault]:
+def take_faults(faults: Mapping[int, Fault], offsets: Sequence[int]) -> Mapping[int, Fault]:
+    """The faults of the rows at these offsets, by their new offsets."""
     if not faults:
         return NO_FAULTS
     return {new: faults[old] for new, old in enumerate(offsets) if old in faults}
 
 
-_PackedFaults = list[tuple[int, int, str, str]]
+PackedFaults = list[tuple[int, int, str, str]]
 
 
-def _pack_faults(faults: Mapping[int, Fault]) -> _PackedFaults:
+def pack_faults(faults: Mapping[int, Fault]) -> PackedFaults:
+    """Faults as lists, for an encoder."""
     return [(offset, *faults[offset]) for offset in sorted(faults)]
 
 
-def _unpack_faults(packed: _PackedFaults) -> Mapping[int, Fault]:
+def unpack_faults(packed: PackedFaults) -> Mapping[int, Fault]:
+    """The faults that `pack_faults` packed."""
     return {offset: Fault(line, reason, raw) for offset, line, reason, raw in packed}
 
 
 class _PackedTable(msgspec.Struct, array_like=True):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    faults: _PackedFaults
+    faults: PackedFaults
 
 
 _pack_table = msgspec.msgpack.Encoder().encode
@@ -95,17 +98,17 @@ class TableChunk:
     def take(self, offsets: Sequence[int]) -> TableChunk:
         """The rows at these offsets, with their indices."""
         rows = [self.rows[offset] for offset in offsets]
-        return TableChunk(take_indices(self.indices, offsets), self.columns, rows, _take_faults(self.faults, offsets))
+        return TableChunk(take_indices(self.indices, offsets), self.columns, rows, take_faults(self.faults, offsets))
 
     def encode(self) -> tuple[str, bytes]:
         """("table", MessagePack)."""
-        return "table", _pack_table(_PackedTable(self.columns, self.rows, _pack_faults(self.faults)))
+        return "table", _pack_table(_PackedTable(self.columns, self.rows, pack_faults(self.faults)))
 
     @classmethod
     def decode(cls, payload: bytes, indices: Sequence[int]) -> TableChunk:
         """The chunk that `encode` packed; raises msgspec.DecodeError."""
         packed = _unpack_table(payload)
-        faults = _unpack_faults(packed.faults)
+        faults = unpack_faults(packed.faults)
         return cls(pack_indices(indices), tuple(packed.columns), packed.rows, faults)
 
 
@@ -138,14 +141,14 @@ class ObjectChunk:
     def take(self, offsets: Sequence[int]) -> ObjectChunk:
         """The rows at these offsets, with their indices."""
         rows = [self.rows[offset] for offset in offsets]
-        return ObjectChunk(take_indices(self.indices, offsets), rows, _take_faults(self.faults, offsets))
+        return ObjectChunk(take_indices(self.indices, offsets), rows, take_faults(self.faults, offsets))
 
     def encode(self) -> tuple[str, bytes]:
         """("objects", JSON); order of keys kept."""
-        return "objects", encode_json([self.rows, _pack_faults(self.faults)])
+        return "objects", encode_json([self.rows, pack_faults(self.faults)])
 
     @classmethod
     def decode(cls, payload: bytes, indices: Sequence[int]) -> ObjectChunk:
         """The chunk that `encode` packed; raises ValueError."""
         rows, faults = decode_json(payload)
-        return cls(pack_indices(indices), rows, _unpack_faults(faults))
+        return cls(pack_indices(indices), rows, unpack_faults(faults))

@@ -13,7 +13,7 @@ from rowmill.cli.terminal import say
 @with_options
 def export(
     output: Output,
-    target: Annotated[str, typer.Option("-o", "--output", metavar="OTHER", help="The file to write.")],
+    target: Annotated[str, typer.Option("-o", "--output", metavar="OTHER", help="The file to write, or a database.")],
     options: ExportOptions,
     answer: Annotated[
         str | None,
@@ -25,16 +25,20 @@ def export(
 ) -> None:
     """Write finished rows in any format, also while the run goes on."""
     from rowmill import runner
+    from rowmill.databases import shown
 
     written = runner.export(
         output,
         run_file=options.run_file,
         target=target,
         format=options.format,
+        table=options.table,
+        mode=options.mode,
+        id=options.id,
         escape_formulas=bool(options.escape_formulas),
         answer_prefix=options.answer_prefix,
         meta_prefix=options.meta_prefix,
         answer=answer,
     )
     if not quiet:
-        say(f"{written:,} rows written to {target}")
+        say(f"{written:,} rows written to {shown(target, options.table)}")

@@ -59,10 +59,34 @@ Format = Annotated[
     str | None,
     typer.Option(
         metavar="FORMAT",
-        help="jsonl, csv, tsv or parquet (by the ending).",
+        help="jsonl, csv, tsv or parquet (by the ending); of batch files also batch or run-batch.",
         rich_help_panel=OUT,
         show_default=False,
     ),
+]
+
+
+Table = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TABLE",
+        help="The table to write (or to read, where the output is a file).",
+        rich_help_panel=OUT,
+        show_default=False,
+    ),
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODE",
+        help="create, append, replace or upsert the table (create).",
+        rich_help_panel=OUT,
+        show_default=False,
+    ),
+]
+Id = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The key of --mode upsert.", rich_help_panel=OUT, show_default=False),
 ]
 
 
@@ -76,7 +100,9 @@ class AskOptions:
 
     prompt: Annotated[
         str | None,
-        _option("-p", "--prompt", metavar="TEXT|@FILE", help="The prompt: {{ column }}.", panel=ASK),
+        _option(
+            "-p", "--prompt", metavar="TEXT|@FILE", help="The prompt: {{ column }}; batch files need none.", panel=ASK
+        ),
     ] = None
     system: Annotated[str | None, _option("--system", metavar="TEXT|@FILE", help="A system message.", panel=ASK)] = None
     answer: Annotated[
@@ -171,15 +197,21 @@ class JobOptions(AskOptions):
 
     output: Annotated[
         str | None,
-        _option("-o", "--output", metavar="PATH", help="The output (SOURCE.out.jsonl).", panel=OUT),
+        _option("-o", "--output", metavar="PATH", help="The output (SOURCE.out.jsonl), or a database.", panel=OUT),
     ] = None
     format: Format = None
+    table: Table = None
+    mode: Mode = None
+    id: Id = None
     run_file: Annotated[
         str | None, _option("--run-file", metavar="PATH", help="The run file (OUTPUT.rowmill).", panel=OUT)
     ] = None
     answer_prefix: AnswerPrefix = None
     meta_prefix: MetaPrefix = None
     escape_formulas: EscapeFormulas = None
+    query: Annotated[str | None, _option("--query", metavar="SQL", help="What to read of a database.", panel=ROWS)] = (
+        None
+    )
     limit: Annotated[int | None, _option("--limit", metavar="N", help="Only the first N rows.", panel=ROWS)] = None
     sample: Annotated[int | None, _option("--sample", metavar="N", help="N rows at random.", panel=ROWS)] = None
     seed: Annotated[int | None, _option("--seed", metavar="N", help="Another sample (0).", panel=ROWS)] = None
@@ -214,6 +246,9 @@ class ExportOptions:
     """How `export` writes."""
 
     format: Format = None
+    table: Table = None
+    mode: Mode = None
+    id: Id = None
     run_file: RunFile = None
     answer_prefix: AnswerPrefix = None
     meta_prefix: MetaPrefix = None

@@ -40,6 +40,11 @@ class RateGate:
         self._nap: asyncio.Future[None] | None = None
         self._until_s: float | None = None
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a request waits for room in the quota."""
+        return self._turn.locked()
+
     def reserve_now(self, state: RowState) -> bool:
         """Reserves where the quota has room and nobody waits for it."""
         if state.need is None:
@@ -141,7 +146,9 @@ class RateGate:
 
 
 def request_bytes(request: Request) -> int:
-    """Bytes of the messages' text in UTF-8."""
+    """Bytes of the messages' text in UTF-8, or of the body."""
+    if request.body is not None:
+        return len(request.body.content)
     return sum(
         len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
         for _, content in request.messages
@@ -150,6 +157,8 @@ def request_bytes(request: Request) -> int:
 
 def max_tokens_of(request: Request) -> int | None:
     """The most tokens that the request lets the model answer with, where it says."""
+    if request.body is not None:
+        return request.body.max_tokens
     for name in ("max_tokens", "max_completion_tokens"):
         limit = request.params.get(name)
         if isinstance(limit, int):

@@ -63,6 +63,16 @@ class Health:
         self._failing_rows: set[int] = set()
         self._failing_attempts = 0
 
+    @property
+    def in_trouble(self) -> bool:
+        """Whether the lane is paused, probing or parked."""
+        return self.why is not None or self.parked is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is in trouble that is more than a limit's refusal: others may take its rows over."""
+        return self.parked is not None or (self.why is not None and not self.throttled)
+
     def words(self, now: float) -> str | None:
         """Why the lane does not send as it would, and until when; None while nothing is wrong."""
         if self.parked is not None:
@@ -87,10 +97,10 @@ class Health:
             self._overtaken_below = self._last_ok_number
         if state.lane_failures and 0 < state.send_number < self._overtaken_below:
             state.suspect = True
+        if state.send_number == 0 and state.lane_failures == 0:
+            state.oks_at_start = self.oks
         self._sends += 1
         state.send_number = self._sends
-        if state.requests == 0 and state.lane_failures == 0:
-            state.oks_at_start = self.oks
         if self.probing:
             self._probe = state
 

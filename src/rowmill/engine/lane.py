@@ -1,29 +1,30 @@
 """One endpoint and all that belongs to it: its slots, its health, its waiting rows.
 
-Workers pull steps from it; it never pushes.  It must not know how a row is rendered, read or saved.
+Workers pull steps from it.  Only in trouble does it hand rows to other lanes, which the roster names.  It must not
+know how a row is rendered, read or saved.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
 
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
-from rowmill.engine.opening import ALIKE_ROWS
+from rowmill.engine.opening import ALIKE_ROWS, Opening
+from rowmill.engine.roster import Roster
 from rowmill.engine.tally import LaneTally
-from rowmill.errors import FailureKind, JobError
+from rowmill.engine.waiting import WaitingRows
+from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
 from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
 from rowmill.prices import Price
 from rowmill.records import Failure, RawReply, Request
-from rowmill.steps import RowState
+from rowmill.steps import RowState, change_lane
 
 MOST_WAITING_ROWS = 1000
 OK = 200
@@ -36,7 +37,8 @@ class LaneConfig:
     """What a lane is told; times are in seconds.
 
     `in_flight` is the concurrency limit (>= 1), None lets it adapt up to `most_in_flight`; `price` is None when it is
-    unknown; `worst_usd` says what a request may cost at most, None where that is not known.
+    unknown, `price_of` stands in for it where requests name models of their own; `worst_usd` says what a request may
+    cost at most, None where that is not known.  `pin`: rows never leave the lane, whatever its trouble.
     """
 
     name: str
@@ -47,10 +49,15 @@ class LaneConfig:
     max_outage_s: float = 600.0
     price: Price | None = None
     worst_usd: Callable[[Request], float] | None = None
+    pin: bool = False
+    price_of: Callable[[Request], Price | None] | None = None
 
 
 class Lane:
-    """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once."""
+    """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once.
+
+    `feed` brings its rows: those meant for it alone, or those of all lanes that share a feed.  `is_home` says which.
+    """
 
     def __init__(
         self,
@@ -60,7 +67,16 @@ class Lane:
         clock: Clock,
         tell: Callable[[Event], None],
         gate: RateGate,
+        roster: Roster | None = None,
+        *,
+        is_home: bool = False,
     ) -> None:
+        self.roster = roster or Roster()
+        self.place = self.roster.add(self)
+        self.home = self.place if is_home else None
+        self.own_feed: tuple[Feed, int | None] = (feed, self.home)
+        self.feeds = [self.own_feed]
+        self.opening = Opening(has_succeeded=False)
         self.config = config
         self.provider = provider
         self.gate = gate
@@ -72,26 +88,22 @@ class Lane:
         self.grown: Callable[[], None] = lambda: None
         self.in_flight = 0
         self.sending = 0
-        self.rows_on_trial = 0
         self.peak_in_flight = 0
         self.tally = LaneTally()
         self.health = Health(config.max_outage_s, clock.random)
-        self._feed = feed
         self._clock = clock
         self._tell = tell
-        self._heap: list[tuple[float, int, RowState]] = []
-        self._order = count()
+        self._waiting = WaitingRows()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
         self._stopping = False
         self._has_renewed = False
-        feed.subscribe(self.wake)
 
     @property
     def waiting(self) -> int:
         """Rows that wait for a retry."""
-        return len(self._heap)
+        return len(self._waiting)
 
     def why(self) -> str | None:
         """What the lane waits for, in words; None while it waits for nothing.  Safe from any thread."""
@@ -108,7 +120,7 @@ class Lane:
                     self.wake()
                 return state
             if self._is_over():
-                self._wake_all()
+                self.roster.wake_all()
                 return None
             await self._rest(now)
 
@@ -119,8 +131,48 @@ class Lane:
             self.wake()
 
     def put_back(self, state: RowState, delay_s: float) -> None:
-        """Lets a row wait for `delay_s` without holding a slot."""
-        heapq.heappush(self._heap, (self._clock.now() + delay_s, next(self._order), state))
+        """Lets a row wait for `delay_s` without holding a slot; in this lane, unless its trouble sends the row away."""
+        if not (self.health.in_trouble and self.roster.is_shared):
+            self._wait(state, delay_s)
+            return
+        heir = self.roster.heir(self, state)
+        if heir is not None:
+            self._hand_over(state, heir)
+        elif self.health.parked is None:
+            self._wait(state, delay_s)
+
+    def pass_on(self, state: RowState) -> None:
+        """Sends a row that this lane has had its say about on to the next one; there must be one."""
+        heir = self.roster.next_after(self, state)
+        assert heir is not None
+        state.passed |= {self.place}
+        state.home = heir.place
+        self._hand_over(state, heir)
+
+    def has_next(self, state: RowState) -> bool:
+        """Whether there is a lane that a row may be passed on to."""
+        return self.roster.next_after(self, state) is not None
+
+    def receive(self, state: RowState) -> None:
+        """Takes a row from another lane; it is due at once."""
+        self._wait(state, 0.0)
+        self.wake()
+
+    def give(self, may_go: Callable[[RowState], bool]) -> RowState | None:
+        """Takes one waiting row out, where one may go."""
+        return self._waiting.take(may_go)
+
+    def shed(self) -> None:
+        """Hands over what others may take; once the lane is out for good, nothing waits in it any more."""
+        for due_s, _, state in self._waiting.drain():
+            self.put_back(state, due_s - self._clock.now())
+
+    def _hand_over(self, state: RowState, heir: Lane) -> None:
+        change_lane(state, self.place, heir.place)
+        heir.receive(state)
+
+    def _wait(self, state: RowState, delay_s: float) -> None:
+        self._waiting.add(state, self._clock.now() + delay_s)
 
     def may_send_now(self, state: RowState) -> bool:
         """Whether the lane's rates have room at once, which is then reserved."""
@@ -128,7 +180,10 @@ class Lane:
 
     async def may_send(self, state: RowState) -> bool:
         """Waits for the lane's rates; false where the lane meanwhile must not send: the step goes back."""
-        return await self.gate.reserve(state, self._is_open)
+        has_room = await self.gate.reserve(state, self._is_open)
+        if self.roster.is_shared:
+            self.wake()
+        return has_room
 
     async def send(self, state: RowState, timeout_s: float) -> RawReply | Failure:
         """Sends a row's request; every send is counted and numbered."""
@@ -159,21 +214,22 @@ class Lane:
 
     def judge(self, state: RowState, failure: Failure) -> Verdict:
         """Counts a failure and decides whether it is the row's or the lane's."""
-        was_probing = self.health.probing
+        was_probing, was_parked = self.health.probing, self.health.parked is not None
         self._settle(state, failure)
         if failure.kind in RENEWABLE and self._renewed():
             self.health.abandoned(state)
             return Verdict(charged=False)
-        verdict = self.health.failed(state, failure, self._clock.now(), alone=self.is_alone())
+        verdict = self.health.failed(state, failure, self._clock.now(), alone=self.roster.is_last_row())
         self.tally.failed(failure.kind)
         self.health.check_outage(self._clock.now())
         if self.health.parked is not None:
-            self._tell(LaneParked(self.config.name, self.health.parked_why))
-            self._wake_all()
+            if not was_parked:
+                self._parked()
         elif verdict.pause_s is not None:
             self.gate.disturb()
             why = self.health.words(self._clock.now()) or failure.message
             self._tell(LanePaused(self.config.name, verdict.pause_s, why))
+            self.roster.troubled(self)
         elif was_probing and not self.health.probing:
             self._resumed()
         return verdict
@@ -229,22 +285,18 @@ class Lane:
         """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
         if failure.kind not in SERVER_FAULTS or self.health.may_end(state):
             return False
-        return not self._feed.exhausted or len(self._heap) + self.in_flight >= BREAKER_ROWS
-
-    def is_alone(self) -> bool:
-        """Whether the row at hand is the only one left in this lane."""
-        return self._feed.exhausted and not self._heap and self.in_flight <= 1
+        return not self._exhausted() or len(self._waiting) + self.in_flight >= BREAKER_ROWS
 
     def stop(self) -> None:
         """Admits nothing any more; what is in flight goes on."""
         self._stopping = True
         self.gate.disturb()
-        self._wake_all()
+        self.wake_all()
 
-    def put_on_trial(self, rows: int) -> None:
-        """Tells how many rows are held back as refused alike: no new ones are sent until one has done better."""
-        self.rows_on_trial = rows
-        self.wake()
+    def give_up(self, reason: StopReason, why: str) -> None:
+        """Takes the lane out for the rest of the run."""
+        self.health.park(reason, why)
+        self._parked()
 
     def wake(self) -> None:
         """Lets one idle worker look again; it passes the word on while there is more to do."""
@@ -258,32 +310,56 @@ class Lane:
         """Invariant: whoever gets a row here counts as in flight until `release`."""
         if self._stopping or self.in_flight >= self.limit or not self.health.may_send(now):
             return None
-        if self._heap and self._heap[0][0] <= now:
-            state = heapq.heappop(self._heap)[2]
+        if self.roster.is_shared and self.gate.is_waited_for:
+            return None  # whoever waits at the gate holds a row that another lane could send
+        state = self._waiting.take_due(now)
+        if state is not None:
             if not self.health.avoids(state):
                 return state
             other = self._other_probe(now)
             if other is None:
                 return state
-            self.put_back(state, 0.0)
+            self._wait(state, 0.0)
             return other
-        if len(self._heap) >= MOST_WAITING_ROWS + self.limit:
+        if len(self._waiting) >= MOST_WAITING_ROWS + self.limit:
             return None
-        if self.rows_on_trial and self.rows_on_trial + self.in_flight >= max(self.limit, ALIKE_ROWS):
+        on_trial = self.opening.held_rows
+        if on_trial and on_trial + self.in_flight >= max(self.limit, ALIKE_ROWS):
             return None
-        row = self._feed.take()
-        return None if row is None else RowState(row)
+        state = self._next_row()
+        return self.roster.probe_for(self) if state is None and self.health.probing else state
 
     def _other_probe(self, now: float) -> RowState | None:
-        if self._heap and self._heap[0][0] <= now:
-            return heapq.heappop(self._heap)[2]
-        row = self._feed.take()
-        return None if row is None else RowState(row)
+        return self._waiting.take_due(now) or self._next_row()
+
+    def _next_row(self) -> RowState | None:
+        """A new row, from the lane's own feed before one that it has taken over."""
+        for feed, home in self.feeds:
+            while (row := feed.take()) is not None:
+                state = RowState(row, home)
+                if row.unread is None or not self._belongs_elsewhere(state):
+                    return state
+        return None
+
+    def _belongs_elsewhere(self, state: RowState) -> bool:
+        """A stored reply is read by the lane that it came from."""
+        owner = self.roster.named(state.row.unread_from)
+        if owner is None or owner is self:
+            return False
+        owner.receive(state)
+        return True
+
+    def _exhausted(self) -> bool:
+        return all(feed.exhausted for feed, _ in self.feeds)
 
     def _is_over(self) -> bool:
-        if self._stopping or self.health.parked is not None:
-            return True
-        return self._feed.exhausted and not self._heap and self.in_flight == 0
+        return self._stopping or self.health.parked is not None or self.roster.is_over()
+
+    def _parked(self) -> None:
+        self._tell(LaneParked(self.config.name, self.health.parked_why))
+        self.gate.disturb()
+        self.roster.troubled(self)
+        self.roster.wake_all()
 
     async def _rest(self, now: float) -> None:
         """Sleeps until something changes that may let a step go, or until a waiting row is due.
@@ -303,19 +379,23 @@ class Lane:
 
     def _due_at(self) -> float | None:
         """When time alone lets a step go: the end of the pause, or the first waiting row's turn."""
-        if not self._heap:
-            return self.health.until_s
-        return max(self.health.until_s, self._heap[0][0])
+        first_s = self._waiting.first_due_s
+        return self.health.until_s if first_s is None else max(self.health.until_s, first_s)
 
     def _ring(self) -> None:
         self._timer = None
+        was_parked = self.health.parked is not None
         self.health.check_outage(self._clock.now())
-        self.wake() if self.health.parked is None else self._wake_all()
+        if self.health.parked is not None and not was_parked:
+            self._parked()
+        self.wake()
 
     def _resumed(self) -> None:
         self._tell(LaneResumed(self.config.name))
+        self.roster.well_again()
         self.wake()
 
-    def _wake_all(self) -> None:
+    def wake_all(self) -> None:
+        """Lets every idle worker look again."""
         while self._idle:
             self.wake()

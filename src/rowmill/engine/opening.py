@@ -1,25 +1,35 @@
-"""The opening of a run: rows refused alike are held back until one row does better.
+"""The opening of a lane: rows refused alike are held back until one row does better.
 
-Twenty rows refused for the same reason and none answered mean that the job is wrong, not the rows: the run is
-hopeless, and the rows held back stay pending.  It must not know who asks.
+Twenty rows refused for the same reason and none answered mean that the job is wrong, not the rows: the lane is
+hopeless, and the rows held back go to another one or stay pending.  It must not know who asks.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rowmill.records import Outcome, Status
+from rowmill.steps import RowState
 
 ALIKE_ROWS = 20
 
 
+class Ended(NamedTuple):
+    """A row and how it has ended, as long as nobody believes it."""
+
+    state: RowState
+    outcome: Outcome
+
+
 class Opening:
-    """Holds outcomes until the run has shown that it can succeed; at most 20 rows plus those in flight."""
+    """Holds outcomes of a lane until it has shown that it can succeed; at most 20 rows plus those in flight."""
 
     def __init__(self, *, has_succeeded: bool) -> None:
         self._over = has_succeeded
-        self._held: list[Outcome] = []
+        self._held: list[Ended] = []
         self._refusal: str | None = None
 
-    def admit(self, outcome: Outcome, refusal: str | None) -> list[Outcome]:
+    def admit(self, state: RowState, outcome: Outcome, refusal: str | None) -> list[Outcome]:
         """Takes an ended row; returns what may be saved now.
 
         `refusal` names what all rows would be refused for alike (status, code, parameter), None for any other end.
@@ -29,9 +39,9 @@ class Opening:
         if refusal is None or (self._refusal is not None and refusal != self._refusal):
             if outcome.status is Status.FAILED and refusal is None and not outcome.attempts:
                 return [outcome]
-            return [*self.release(), outcome]
+            return [*(held.outcome for held in self.release()), outcome]
         self._refusal = refusal
-        self._held.append(outcome)
+        self._held.append(Ended(state, outcome))
         return []
 
     @property
@@ -41,9 +51,9 @@ class Opening:
     @property
     def hopeless(self) -> str | None:
         """The error of the rows held back, once there are enough of them."""
-        return self._held[0].error if not self._over and len(self._held) >= ALIKE_ROWS else None
+        return self._held[0].outcome.error if not self._over and len(self._held) >= ALIKE_ROWS else None
 
-    def release(self) -> list[Outcome]:
+    def release(self) -> list[Ended]:
         """Ends the opening and gives back what was held."""
         self._over = True
         held, self._held = self._held, []

@@ -15,6 +15,7 @@ from rowmill.engine.feed import Feed
 from rowmill.engine.lane import Lane
 from rowmill.engine.opening import Opening
 from rowmill.engine.purse import Purse
+from rowmill.engine.roster import Roster
 from rowmill.engine.tally import LaneView, Tally
 from rowmill.engine.worker import Desk, RowRules, work
 from rowmill.errors import StopReason, StoreFullError
@@ -22,6 +23,7 @@ from rowmill.events import Event, RunEnded, RunStarted
 from rowmill.limits.spend import Budget
 from rowmill.ports import Clock, Observer, Store
 from rowmill.records import Figures, Outcome, Status
+from rowmill.steps import RowState
 
 DRAIN_S = 10.0
 RATE_ROWS = 50
@@ -45,22 +47,20 @@ class Run:
 
     def __init__(
         self,
-        rules: RowRules,
-        feed: Feed,
+        feeds: Sequence[Feed],
         store: Store,
         clock: Clock,
         tally: Tally,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self.lanes: list[Lane] = []
-        self._feed = feed
+        self.roster = Roster()
+        self._desks: dict[Lane, Desk] = {}
+        self._feeds = feeds
         self._store = store
         self._clock = clock
         self._tally = tally
         self._observers = observers
-        self._opening = Opening(has_succeeded=tally.counts[Status.OK] > 0)
         self._purse = Purse(self._out_of_money)
-        self._desk = Desk(rules, store, clock, self._purse, self._finished)
         self._limits = RunLimits()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: set[asyncio.Task[None]] = set()
@@ -71,6 +71,16 @@ class Run:
         self._message = ""
         self._deadline: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
+
+    @property
+    def lanes(self) -> Sequence[Lane]:
+        """In the order of the job's endpoints."""
+        return self.roster.lanes
+
+    def add(self, lane: Lane, rules: RowRules) -> None:
+        """Takes on a lane, which was made with this run's roster, and what holds for rows there; before `execute`."""
+        lane.opening = Opening(has_succeeded=self._tally.counts[Status.OK] > 0)
+        self._desks[lane] = Desk(rules, self._store, self._clock, self._purse, partial(self._finished, lane))
 
     def tell(self, event: Event) -> None:
         """Passes an event on to the observers."""
@@ -107,12 +117,16 @@ class Run:
             for timer in (self._deadline, self._ticker):
                 if timer is not None:
                     timer.cancel()
-            await self._feed.stop()
+            for feed in self._feeds:
+                await feed.stop()
             self.tell(RunEnded())
         return self._ending()
 
     async def _supervise(self) -> None:
-        self._feed.start()
+        for feed in self._feeds:
+            for lane in self.lanes:  # also those that may have to take it over
+                feed.subscribe(lane.wake)
+            feed.start()
         self._idle.clear()
         for lane in self.lanes:
             lane.grown = partial(self._staff, lane)
@@ -127,7 +141,7 @@ class Run:
     def _staff(self, lane: Lane) -> None:
         """Starts workers up to the lane's limit; where it has fallen, those there are wait for their turn."""
         for _ in range(lane.limit - self._staffed[lane]):
-            worker = asyncio.ensure_future(work(lane, self._desk))
+            worker = asyncio.ensure_future(work(lane, self._desks[lane]))
             self._workers.add(worker)
             worker.add_done_callback(self._worker_ended)
         self._staffed[lane] = max(lane.limit, self._staffed[lane])
@@ -143,8 +157,9 @@ class Run:
     def _ending(self) -> tuple[StopReason, str]:
         if self._reason is not None:
             return self._reason, self._message
-        if self._feed.error is not None:
-            return StopReason.SOURCE, str(self._feed.error)
+        for feed in self._feeds:
+            if feed.error is not None:
+                return StopReason.SOURCE, str(feed.error)
         parked = [lane for lane in self.lanes if lane.health.parked is not None]
         for lane in parked:
             assert lane.health.parked is not None
@@ -178,16 +193,15 @@ class Run:
             words += f" ({budget.unconfirmed_usd:.4g} of it unconfirmed: requests that may have been billed)"
         self._stop(StopReason.BUDGET, f"{words}, and the next request may cost more than is left; raise --budget-usd")
 
-    def _finished(self, outcome: Outcome, refusal: str | None) -> None:
-        opening = self._opening
+    def _finished(self, lane: Lane, state: RowState, outcome: Outcome, refusal: str | None) -> None:
+        opening = lane.opening
         held = opening.held_rows
-        for ended in opening.admit(outcome, refusal):
+        for ended in opening.admit(state, outcome, refusal):
             self._save(ended)
         if held != opening.held_rows:
-            for lane in self.lanes:
-                lane.put_on_trial(opening.held_rows)
+            lane.wake()
             if opening.hopeless is not None:
-                self._stop(StopReason.HOPELESS, f"the first rows were all refused alike: {opening.hopeless}")
+                self._give_up(lane, f"the first rows were all refused alike: {opening.hopeless}")
         limit = self._limits.max_failure_rate
         if limit is not None and self._tally.session_rows >= RATE_ROWS:
             share = self._tally.session_bad / self._tally.session_rows
@@ -197,14 +211,25 @@ class Run:
                     f"{self._tally.session_bad} of {self._tally.session_rows} rows failed (max_failure_rate {limit:g})",
                 )
 
+    def _give_up(self, lane: Lane, why: str) -> None:
+        """A lane is hopeless: what it holds back goes to others; with no other the run stops and it stays pending."""
+        if len(self.lanes) == 1:
+            self._stop(StopReason.HOPELESS, why)
+            return
+        lane.give_up(StopReason.HOPELESS, why)
+        for held in lane.opening.release():
+            lane.put_back(held.state, 0.0)
+
     def _save(self, outcome: Outcome) -> None:
         self._store.save_outcome(outcome)
         self._tally.finished(outcome)
 
     def _release_held(self) -> None:
-        if self._reason is not StopReason.HOPELESS:
-            for outcome in self._opening.release():
-                self._save(outcome)
+        if self._reason is StopReason.HOPELESS:
+            return
+        for lane in self.lanes:
+            for held in lane.opening.release():
+                self._save(held.outcome)
 
     def _tick(self) -> None:
         """Once a second: samples the counters that rates are made of."""

@@ -17,8 +17,8 @@ from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.prompts import Prompt, TemplateFault
-from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Request, Status
-from rowmill.steps import Done, RetryRules, RowState, Wait, next_step
+from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
+from rowmill.steps import Done, Move, RetryRules, RowState, Wait, next_step
 
 EXCERPT_BYTES = 2000
 UNREAD = "unread"
@@ -29,24 +29,33 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """What the job says about each row.  `empty` is send, skip or fail."""
+    """What the job says about each row at one endpoint.  `empty` is send, skip or fail.
+
+    `address` gives parameters and model where they depend on the row, and may raise TemplateFault; `parse` reads a
+    reply's text before the schema does.
+    """
 
     prompt: Prompt
     params: Mapping[str, object]
     schema: AnswerSchema | None
     retry: RetryRules
     empty: str = "send"
+    address: Callable[[Row], tuple[Mapping[str, object], str | None]] | None = None
+    parse: Callable[[str], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What every worker of a run shares; `finished` is called once a row, with outcome and refusal (see `Done`)."""
+    """What the workers of a lane share.
+
+    `finished` is called for each row that ends there, with its outcome and refusal (see `Done`).
+    """
 
     rules: RowRules
     store: Store
     clock: Clock
     purse: Purse
-    finished: Callable[[Outcome, str | None], None]
+    finished: Callable[[RowState, Outcome, str | None], None]
 
 
 async def work(lane: Lane, desk: Desk) -> None:
@@ -62,12 +71,14 @@ async def work(lane: Lane, desk: Desk) -> None:
             if type(decision) is Wait:
                 lane.put_back(state, decision.delay_s)
             elif type(decision) is Done:
-                desk.finished(_outcome(lane, state, decision), decision.refusal)
+                desk.finished(state, _outcome(lane, state, decision), decision.refusal)
+            elif type(decision) is Move:
+                lane.pass_on(state)
         finally:
             lane.release()
 
 
-async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done | None:
+async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Move | Done | None:
     """One request of one row, from its template to the decision what comes next; None where it stays pending."""
     rules = desk.rules
     unread, state.unread = state.unread, None
@@ -93,19 +104,26 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Done | Non
             lane.succeeded(state)
         return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
     assert isinstance(seen, Failure)
-    decision = _after_stored(desk, state, seen) if unread is not None else _after_failure(lane, desk, state, seen)
+    after = _after_failure if unread is None else _after_stored
+    decision = after(lane, desk, state, seen)
     if type(decision) is Wait and decision.repair and reply is not None:
         return _ask_for_repair(state, rules, decision, reply)
     return decision
 
 
-def _after_stored(desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
+def _after_stored(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Move | Done:
     """A reply of an earlier session has been read.  What only had to be read anew is never sent again."""
-    rules = desk.rules.retry
+    rules = _rules_now(lane, desk, state)
     if state.row.reread:
-        rules = replace(rules, repair=0, attempts=1)
+        rules = replace(rules, repair=0, attempts=1, cascade=frozenset())
     state.attempts += 1
     return next_step(state, failure, rules, charged=True, random=desk.clock.random)
+
+
+def _rules_now(lane: Lane, desk: Desk, state: RowState) -> RetryRules:
+    """The lane's rules; without the cascade where there is nobody to go on to."""
+    rules = desk.rules.retry
+    return replace(rules, cascade=frozenset()) if rules.cascade and not lane.has_next(state) else rules
 
 
 def _ask_for_repair(state: RowState, rules: RowRules, wait: Wait, reply: Reply) -> Wait | Done:
@@ -131,7 +149,9 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
             return Done(Status.SKIPPED, None, None)
         return Done(Status.FAILED, None, "every column that the prompt uses is empty (--empty fail)")
     try:
-        state.request = Request(rules.prompt.render(row), rules.params)
+        params, model = (rules.params, None) if rules.address is None else rules.address(row)
+        request = rules.prompt.request(row, params)
+        state.request = request if model is None else request._replace(model=model)
     except TemplateFault as fault:
         return Done(Status.FAILED, None, str(fault))
     return None
@@ -180,7 +200,7 @@ def _read(
             if type(read) is Reply:
                 reply = read
                 state.model = reply.model
-                seen = read_answer(reply, desk.rules.schema)
+                seen = read_answer(reply, desk.rules.schema, desk.rules.parse)
             else:
                 assert isinstance(read, Failure)
                 seen = read
@@ -196,7 +216,10 @@ def _count(
     lane: Lane, state: RowState, raw: RawReply | Failure, reply: Reply | None, failure: Failure | None
 ) -> float | None:
     """Adds tokens and cost of one attempt to its row's and its lane's; what it has cost."""
-    cost_usd = attempt_cost(lane.config.price, raw, reply, failure)
+    price, price_of = lane.config.price, lane.config.price_of
+    if price_of is not None and state.request is not None:
+        price = price_of(state.request)
+    cost_usd = attempt_cost(price, raw, reply, failure)
     if state.cost_usd is not None:
         state.cost_usd = None if cost_usd is None else state.cost_usd + cost_usd
     if reply is None:
@@ -213,15 +236,16 @@ def _count(
     return cost_usd
 
 
-def _after_failure(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Done:
+def _after_failure(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Move | Done:
     verdict = lane.judge(state, failure)
     kind = failure.kind
     if kind not in (FailureKind.UNREACHABLE, FailureKind.THROTTLED):
         state.requests += 1
     if verdict.charged:
         state.attempts += 1
-    decision = next_step(state, failure, desk.rules.retry, charged=verdict.charged, random=desk.clock.random)
-    if type(decision) is Done and lane.must_hold(state, failure):
+    rules = _rules_now(lane, desk, state)
+    decision = next_step(state, failure, rules, charged=verdict.charged, random=desk.clock.random)
+    if type(decision) is not Wait and lane.must_hold(state, failure):
         decision = Wait(desk.rules.retry.backoff_s * desk.clock.random(), failure)
     if type(decision) is Wait:
         state.busy_s += decision.delay_s
@@ -253,10 +277,15 @@ def _attempt(
         raw.status if isinstance(raw, RawReply) else None,
         body,
         failure.message if failure is not None else None,
-        reply.request_id if reply is not None else None,
+        reply.request_id if reply is not None else _request_id(raw),
         usage.input_tokens,
         usage.output_tokens,
     )
+
+
+def _request_id(raw: RawReply | Failure) -> str | None:
+    """What a server calls a request that it refused, for who asks its keepers about it."""
+    return raw.headers.get("x-request-id") if isinstance(raw, RawReply) else None
 
 
 def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
@@ -267,7 +296,7 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         None if done.answer is None else _encode(done.answer),
         done.error,
         lane.config.name if was_sent else None,
-        (state.model or lane.config.model) if was_sent else None,
+        _model(lane, state) if was_sent else None,
         state.requests,
         None if state.latency_s is None else round(state.latency_s, 4),
         state.input_tokens,
@@ -275,3 +304,9 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         round(state.cost_usd, 12) if was_sent and state.cost_usd is not None else None,
         done.reasoning,
     )
+
+
+def _model(lane: Lane, state: RowState) -> str:
+    """The model as the reply names it, else as it was asked for."""
+    asked = None if state.request is None else state.request.model
+    return state.model or asked or lane.config.model

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from rowmill import databases
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
 
 COMPRESSED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt")
+
+MOST_ENDPOINTS = 100
+CASCADES = ("invalid", "refused", "truncated", "filtered", "failed")
+BATCH_READABLE = (".jsonl", ".ndjson", ".json")
 
 KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
 
@@ -67,6 +72,14 @@ def _number(value: float) -> str:
     return f"{int(value):,}" if value == value and abs(value) < 1e15 and value == int(value) else str(value)
 
 
+def may_be_batch(source: str) -> bool:
+    """Whether a source may hold the lines of a batch file, by its name; what it holds is seen when it is read."""
+    name = source.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    return name == "-" or name.endswith(BATCH_READABLE)
+
+
 def not_blank(text: str) -> str:
     if not text.strip():
         raise wrong("must not be empty")
@@ -75,16 +88,58 @@ def not_blank(text: str) -> str:
 
 def source(text: str) -> str:
     if text.startswith(DATABASES):
-        raise wrong(refusal("a database as the source"))
-    return not_blank(text)
+        raise wrong(refusal("such a database as the source"))
+    return _address(text) if databases.is_database(text) else not_blank(text)
 
 
 def output(text: str) -> str:
     if text.startswith(DATABASES):
-        raise wrong(refusal("a database as the output"))
+        raise wrong(refusal("such a database as the output"))
     if text == "-":
         raise wrong("must be a file: the run file stands beside it")
-    return not_blank(text)
+    return _address(text) if databases.is_database(text) else not_blank(text)
+
+
+def _address(text: str) -> str:
+    try:
+        return text if isinstance(text, databases.Address) else databases.address(text)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+
+
+def table(text: str) -> str:
+    try:
+        databases.table(text)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+    return text
+
+
+def database_key(name: str, value: Any, seen: Mapping[str, Any]) -> None:
+    """Refuses a key that does not fit the kinds of source and output; `seen` are the keys before it."""
+    if not {"source", "output"} <= seen.keys():
+        return  # they are wrong themselves
+    reads, writes = (isinstance(seen[end], databases.Address) for end in ("source", "output"))
+    given = value not in (None, "create")
+    match name:
+        case "query" if given and not reads:
+            raise wrong("is for a database as the source")
+        case "query" if not given and reads and writes:
+            raise wrong('missing; the table is the output\'s: say what to read with --query "SELECT * FROM ..."')
+        case "table" if given and not reads and not writes:
+            raise wrong("is for a database as the source or the output")
+        case "table" if reads and not writes and given == (seen.get("query") is not None):
+            raise wrong("a database as the source needs one of --query and --table")
+        case "table" if writes and not given:
+            raise wrong("missing; a database as the output needs --table, the table to write")
+        case "mode" | "id" if given and not writes:
+            raise wrong("is for a database as the output")
+        case "id" if writes and given != (seen.get("mode") == "upsert"):
+            raise wrong(databases.UPSERT_NEEDS)
+        case "format" if given and writes:
+            raise wrong("is for files; a database has its own")
+        case "encoding" | "delimiter" if given and reads:
+            raise wrong("is for files of text")
 
 
 def template(text: str) -> str:
@@ -95,13 +150,13 @@ def template(text: str) -> str:
 
 
 def expression(text: str) -> str:
-    from rowmill.prompts import compile_expression
+    from rowmill.expressions import compile_expression
 
     _with_words(compile_expression, not_blank(text), "")
     return text
 
 
-def _with_words(check: Any, *args: str) -> None:
+def _with_words(check: Any, *args: Any) -> None:
     try:
         check(*args)
     except JobError as error:
@@ -112,6 +167,8 @@ def turns(value: Any) -> Any:
     """A prompt as text is one user message; `{user: text}` is `{role: user, content: text}`."""
     if isinstance(value, str):
         return ({"role": "user", "content": not_blank(value)},)
+    if value == ():  # none given: the lines of a batch file say what is asked
+        return ()
     if not isinstance(value, list | tuple) or not value:
         raise wrong("must be text, or a list of messages like `- user: text`")
     return tuple(_turn(place, turn) for place, turn in enumerate(value))
@@ -128,21 +185,38 @@ def _turn(place: int, turn: Any) -> Any:
     return {"role": role, "content": content}
 
 
-def one_endpoint(value: Any) -> Any:
+def endpoints(value: Any) -> Any:
     if isinstance(value, dict):
         raise wrong("must be a list; put `- ` before the first key")
     if isinstance(value, list | tuple):
         if not value:
             raise wrong("must have an endpoint")
-        if len(value) > 1:
-            raise wrong(f"more than one endpoint: {refusal('endpoints[1]')}")
+        if len(value) > MOST_ENDPOINTS:
+            raise wrong(f"{len(value)} endpoints; there may be {MOST_ENDPOINTS}")
         return tuple(value)
     return value
 
 
+def cascade(value: Any) -> Any:
+    """Statuses that send a row on to the next endpoint."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        raise wrong("must be a list of statuses")
+    strange = [str(name) for name in names if name not in CASCADES]
+    if strange:
+        raise wrong(f"{', '.join(strange)} is none of {', '.join(CASCADES)}")
+    return tuple(names)
+
+
+def function_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text):
+        raise wrong("must name a function as `module:function`")
+    return text
+
+
 def model_name(text: str) -> str:
     if "{{" in text or "{%" in text:
-        raise wrong(refusal("a template as the model"))
+        template(text)
     if text != text.strip():
         raise wrong("must not begin or end with a space")
     return not_blank(text)
@@ -190,27 +264,42 @@ def in_flight(value: Any) -> Any:
     return value
 
 
+def job_params(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    """Bodies of a batch file name their model and may ask for a stream: there both may be set for all of them."""
+    if info.data.get("prompt") == ():
+        model = value.get("model")
+        if model is not None and not (isinstance(model, str) and model.strip()):
+            raise wrong("model must be the name that is sent in every body")
+        return _checked_params(value, OWN_PARAMS.keys() - {"model", "stream", "stream_options"})
+    return params(value)
+
+
 def params(value: dict[str, Any]) -> dict[str, Any]:
+    return _checked_params(value, OWN_PARAMS.keys())
+
+
+def _checked_params(value: dict[str, Any], refused: Set[str]) -> dict[str, Any]:
+    from rowmill.expressions import is_template
+
     for name, content in value.items():
-        if name in OWN_PARAMS:
+        if name in refused:
             raise wrong(f"{name} cannot be set: {OWN_PARAMS[name]}")
         if name == "n" and content != 1:
             raise wrong("n cannot be set: a row has one answer")
-        if _has_template(content):
-            raise wrong(f"{name}: {refusal('a template as a parameter')}")
+    _with_words(_compile_params, value)
     for name in ("max_tokens", "max_completion_tokens"):
         limit = value.get(name)
+        if isinstance(limit, str) and is_template(limit):
+            continue
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise wrong(f"{name} must be a whole number of at least 1")
     return value
 
 
-def _has_template(value: Any) -> bool:
-    if isinstance(value, str):
-        return "{{" in value or "{%" in value
-    if isinstance(value, dict):
-        return any(_has_template(part) for part in value.values())
-    return isinstance(value, Sequence) and any(_has_template(part) for part in value)
+def _compile_params(value: dict[str, Any]) -> None:
+    from rowmill.expressions import compile_value
+
+    compile_value(value)
 
 
 def answer_schema(value: Any) -> Any:

@@ -51,6 +51,10 @@ SYNONYMS: Mapping[str, str] = {
     "stop": "params.stop",
     "rpm_limit": "rpm",
     "tpm_limit": "tpm",
+    **{
+        key: f"endpoints[].{key}"
+        for key in ("take", "when", "pin", "quota", "cascade", "parse", "rpm", "tpm", "in_flight")
+    },
 }
 
 MISSING: Mapping[str, str] = {
@@ -77,7 +81,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def _fits(meant: str, known: set[str]) -> bool:
-    return meant.split(".")[0] in known
+    return meant.split(".")[0].removesuffix("[]") in known
 
 
 def unknown_key(path: Path, known: Iterable[str]) -> str:

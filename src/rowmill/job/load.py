@@ -14,13 +14,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rowmill.databases import in_folder
 from rowmill.errors import JobError
 from rowmill.job.checks import names_python_model
 from rowmill.job.document import Document, read_document
 from rowmill.job.faults import describe
 from rowmill.job.model import Job
 from rowmill.job.options import document_of, overlay
-from rowmill.job.python_model import python_schema
+from rowmill.job.python_model import python_function, python_schema
 
 MAX_TEXT_BYTES = 16 * 2**20
 
@@ -72,6 +73,8 @@ def _in_folder(document: Document, folder: str) -> Document:
         path = values.get(key)
         if isinstance(path, str) and path != "-" and "://" not in path and path.strip():
             values[key] = os.path.join(folder, path)
+        elif isinstance(path, str) and key != "run_file":
+            values[key] = in_folder(path, folder)
     return replace(document, values=values)
 
 
@@ -87,14 +90,17 @@ def _with_files(document: Document, folder: str) -> Document:
             faults.append(f"{document.place(path)}: {error}")
             return value
 
-    if isinstance(values.get("prompt"), list):
-        values["prompt"] = [
-            {key: text_of(part, "prompt", place, key) for key, part in turn.items()} if isinstance(turn, dict) else turn
-            for place, turn in enumerate(values["prompt"])
+    def turns_of(turns: Any, *path: str | int) -> Any:
+        if not isinstance(turns, list):
+            return text_of(turns, *path)
+        return [
+            {key: text_of(part, *path, place, key) for key, part in turn.items()} if isinstance(turn, dict) else turn
+            for place, turn in enumerate(turns)
         ]
+
     for key in ("prompt", "system"):
-        if isinstance(values.get(key), str):
-            values[key] = text_of(values[key], key)
+        if key in values:
+            values[key] = turns_of(values[key], key)
     answer = values.get("answer")
     if isinstance(answer, dict) and isinstance(answer.get("schema"), str):
         try:
@@ -103,8 +109,27 @@ def _with_files(document: Document, folder: str) -> Document:
             faults.append(f"{document.place(('answer', 'schema'))}: {error}")
             del values["answer"]  # nothing that depends on the schema can be judged without it
     if isinstance(values.get("endpoints"), list):
-        values["endpoints"] = [_absolute(endpoint, folder) for endpoint in values["endpoints"]]
+        values["endpoints"] = [
+            {**_absolute(endpoint, folder), "prompt": turns_of(endpoint["prompt"], "endpoints", place, "prompt")}
+            if isinstance(endpoint, dict) and "prompt" in endpoint
+            else _absolute(endpoint, folder)
+            for place, endpoint in enumerate(values["endpoints"])
+        ]
+        faults += _unknown_functions(document, values["endpoints"], folder)
     return replace(document, values=values, faults=tuple(faults))
+
+
+def _unknown_functions(document: Document, endpoints: list[Any], folder: str) -> list[str]:
+    """What is wrong with the functions that endpoints name; those that are found stay imported."""
+    faults = []
+    for place, endpoint in enumerate(endpoints):
+        name = endpoint.get("parse") if isinstance(endpoint, dict) else None
+        if isinstance(name, str) and names_python_model(name):
+            try:
+                python_function(name, folder)
+            except JobError as error:
+                faults.append(f"{document.place(('endpoints', place, 'parse'))}: {error}")
+    return faults
 
 
 def _absolute(endpoint: Any, folder: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -19,6 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
+from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
 from rowmill.job.checks import between
 from rowmill.prices import PriceSpec
@@ -52,6 +54,15 @@ class Turn(_Part):
 
     role: Literal["system", "user", "assistant"]
     content: Template
+
+
+def asks_something(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+    """Refuses messages among which none asks, or a system message that does not stand first."""
+    if not any(turn.role == "user" for turn in turns):
+        raise PydanticCustomError("turns", "has no user message")
+    if any(turn.role == "system" for turn in turns[1:]):
+        raise PydanticCustomError("turns", "a system message must stand first, and there may be only one")
+    return turns
 
 
 class AnswerSpec(_Part):
@@ -146,7 +157,12 @@ class HttpSpec(_Part):
 
 
 class EndpointSpec(_Part):
-    """One endpoint: a model behind an address.  Holds names of variables and files, never a key."""
+    """One endpoint: a model behind an address.  Holds names of variables and files, never a key.
+
+    It is meant for the next `take` rows or those for which `when` holds, else for any that are left; `pin` keeps
+    them there whatever happens, `cascade` names the statuses with which they go on to the next endpoint.  Endpoints
+    with one `quota` share their limits.  `prompt` stands in for the job's; `parse` makes a value of a reply's text.
+    """
 
     model: Annotated[str, AfterValidator(checks.model_name)]
     url: Annotated[str, AfterValidator(checks.url)] | None = None
@@ -163,6 +179,13 @@ class EndpointSpec(_Part):
     params: Params = {}
     price: PriceTag | None = None
     http: HttpSpec | None = None
+    take: Count | None = None
+    when: Annotated[str, AfterValidator(checks.expression)] | None = None
+    pin: bool = False
+    quota: Text | None = None
+    cascade: Annotated[tuple[str, ...], BeforeValidator(checks.cascade)] = ()
+    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns), AfterValidator(asks_something)] | None = None
+    parse: Annotated[str, AfterValidator(checks.function_name)] | None = None
 
     @property
     def pinned(self) -> int | None:
@@ -173,6 +196,8 @@ class EndpointSpec(_Part):
     def _one_key(self) -> Self:
         if self.key_env and self.key_file:
             raise PydanticCustomError("keys", "has both key_env and key_file; keep one")
+        if self.take is not None and self.when is not None:
+            raise PydanticCustomError("route", "has both take and when; keep one")
         if self.http is not None and not self.model.startswith("http/"):
             raise PydanticCustomError("http", "`http` is for a model named http/NAME; name it so, or take `http` away")
         return self
@@ -181,15 +206,16 @@ class EndpointSpec(_Part):
 class Job(_Part):
     """All that the user decides; frozen, JSON-serialisable and free of secrets.
 
-    Times are in seconds; `sample` rows are drawn with `seed`; `limit` counts rows after `where` and `sample`.
+    Without a prompt the source is a batch file, whose lines say what is asked (see `bodies`).  Times are in
+    seconds; `sample` rows are drawn with `seed`; `limit` counts rows after `where` and `sample`.
     """
 
     source: Annotated[str, AfterValidator(checks.source)]
-    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)]
+    prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)] = Field(default=(), validate_default=True)
     system: Template | None = None
     answer: AnswerSpec | None = None
-    endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.one_endpoint)]
-    params: Params = {}
+    endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.endpoints)]
+    params: Annotated[dict[str, JsonValue], AfterValidator(checks.job_params)] = {}
     budget_usd: Money | None = None
     retry: RetrySpec = RetrySpec()
     timeout_s: Seconds = 120.0
@@ -198,7 +224,11 @@ class Job(_Part):
     max_duration_s: Seconds | None = None
     max_outage_s: Pause = 600.0
     output: Annotated[str, AfterValidator(checks.output)] = ""
-    format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
+    format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None = None
+    query: Text | None = Field(default=None, validate_default=True)
+    table: Annotated[str, AfterValidator(checks.table)] | None = Field(default=None, validate_default=True)
+    mode: Mode = "create"
+    id: Text | None = Field(default=None, validate_default=True)
     run_file: Text | None = None
     dedupe: bool = False
     pilot: Annotated[int, between(2, 1_000_000)] | None = None
@@ -225,19 +255,59 @@ class Job(_Part):
         turns = tuple(Message(turn.role, turn.content) for turn in self.prompt)
         return turns if self.system is None else (Message("system", self.system), *turns)
 
+    def messages_of(self, endpoint: EndpointSpec) -> tuple[Message, ...]:
+        """The templates that an endpoint is asked with: its own or the job's; the job's `system` holds for both."""
+        if endpoint.prompt is None:
+            return self.messages
+        turns = tuple(Message(turn.role, turn.content) for turn in endpoint.prompt)
+        return turns if self.system is None or turns[0].role == "system" else (Message("system", self.system), *turns)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the rows are requests themselves."""
+        return not self.prompt
+
+    @property
+    def target(self) -> Target | None:
+        """The table that the output goes to; None where it is a file."""
+        if not isinstance(self.output, Address) or self.table is None:
+            return None
+        return Target(self.output, self.table, self.mode, self.id)
+
+    @property
+    def stem(self) -> str:
+        """What the names of the run file and of the file of failures begin with: the output, where it is a file."""
+        target = self.target
+        if target is None:
+            return self.output
+        return target.stem() if self.run_file is None else self.run_file.removesuffix(".rowmill")
+
     @property
     def run_file_path(self) -> str:
         """Where the run file is: as the user named it, else beside the output."""
-        return self.run_file or f"{self.output}.rowmill"
+        return self.run_file or f"{self.stem}.rowmill"
+
+    @field_validator("format", "query", "table", "mode", "id", "encoding", "delimiter")
+    @classmethod
+    def _fits_source_and_output(cls, value: str | None, info: ValidationInfo) -> str | None:
+        checks.database_key(info.field_name or "", value, info.data)
+        return value
+
+    @field_validator("endpoints")
+    @classmethod
+    def _cascades_on(cls, endpoints: tuple[EndpointSpec, ...]) -> tuple[EndpointSpec, ...]:
+        if endpoints and endpoints[-1].cascade:
+            raise PydanticCustomError("cascade", "the last endpoint has a cascade, and there is none after it to go to")
+        return endpoints
 
     @field_validator("prompt")
     @classmethod
-    def _asks_something(cls, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
-        if not any(turn.role == "user" for turn in turns):
-            raise PydanticCustomError("turns", "has no user message")
-        if any(turn.role == "system" for turn in turns[1:]):
-            raise PydanticCustomError("turns", "a system message must stand first, and there may be only one")
-        return turns
+    def _asks_something(cls, turns: tuple[Turn, ...], info: ValidationInfo) -> tuple[Turn, ...]:
+        if not turns:
+            if not checks.may_be_batch(info.data.get("source", "")):
+                raise PydanticCustomError("missing", "missing")
+            return turns
+        return asks_something(turns)
 
     @field_validator("system")
     @classmethod
@@ -256,7 +326,7 @@ class Job(_Part):
 
     def to_json(self) -> bytes:
         """The job as JSON, as the run file keeps it."""
-        return self.model_dump_json(by_alias=True).encode()
+        return self.model_dump_json(by_alias=True, exclude={"prompt"} if self.is_batch else None).encode()
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Job:
@@ -274,6 +344,21 @@ def default_output(source: str) -> str:
     return f"{stem}.out.jsonl"
 
 
+def endpoint_names(endpoints: Sequence[EndpointSpec]) -> list[str]:
+    """What each endpoint is called in output and figures: its model; of one model also the host, or a number."""
+    models = [endpoint.model for endpoint in endpoints]
+    hosts = [(endpoint.model, urlsplit(endpoint.url or "").netloc) for endpoint in endpoints]
+    names = []
+    for place, (model, host) in enumerate(hosts):
+        if models.count(model) == 1:
+            names.append(model)
+        elif host and hosts.count((model, host)) == 1:
+            names.append(f"{model}@{host}")
+        else:
+            names.append(f"{model} #{models[: place + 1].count(model)}")
+    return names
+
+
 def effective_params(job: Job, endpoint: EndpointSpec) -> Mapping[str, JsonValue]:
     """What is sent to `endpoint` besides the messages: its own parameters over the job's."""
     return {**job.params, **endpoint.params}
@@ -287,4 +372,5 @@ __all__: Sequence[str] = (
     "Turn",
     "default_output",
     "effective_params",
+    "endpoint_names",
 )

@@ -40,7 +40,17 @@ def document_of(options: Mapping[str, Any]) -> Document:
                     places[path] = spelled(name)
         except ValueError as error:
             faults.append(f"{spelled(name)}: {error}")
+    if options.get("endpoints") is None:
+        _for_each_model(values)
     return Document(values, places, tuple(faults))
+
+
+def _for_each_model(values: dict[str, Any]) -> None:
+    """What is said of the first model holds for each alike."""
+    endpoints = values.get("endpoints", [])
+    for other in endpoints[1:] if isinstance(endpoints, list) else []:
+        if other.keys() == {"model"}:
+            other.update((key, part) for key, part in endpoints[0].items() if key != "model")
 
 
 def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:

@@ -7,31 +7,15 @@ from collections.abc import Mapping
 
 # Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
 KEYS: Mapping[str, frozenset[str]] = {
-    "": frozenset({"query", "table"}),
-    "endpoints": frozenset(
-        {
-            "parse",
-            "pin",
-            "prompt",
-            "quota",
-            "take",
-            "weight",
-            "when",
-            "cascade",
-        }
-    ),
+    "": frozenset(),
+    "endpoints": frozenset({"weight"}),
 }
 
-OPTIONS = frozenset(
-    {
-        "--query",
-        "--table",
-    }
-)
+OPTIONS: frozenset[str] = frozenset()
 
 COMMANDS: Mapping[str, str] = {}
 
-DATABASES = ("postgresql://", "postgres://", "sqlite://", "duckdb://", "mysql://")
+DATABASES = ("mysql://", "mariadb://", "mssql://", "oracle://", "snowflake://", "bigquery://")
 
 
 def refusal(name: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from rowmill.job.model import EndpointSpec, Job, effective_params
+from rowmill.job.model import EndpointSpec, Job, effective_params, endpoint_names
 
 Definition = Mapping[str, Any]
 
@@ -18,6 +18,7 @@ Definition = Mapping[str, Any]
 def definition(job: Job, json_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What is sent besides the row, JSON-serialisable: `messages`, `schema`, `models` (name -> parameters).
 
+    A model that is asked in several ways has an entry for each, under the endpoint's name (see `version_keys`).
     `json_schema` is the compiled schema, so that two spellings of one schema are equal; without it the schema
     stands as the user wrote it.
     """
@@ -25,14 +26,32 @@ def definition(job: Job, json_schema: Mapping[str, Any] | None = None) -> dict[s
     return {
         "messages": [list(message) for message in job.messages],
         "schema": written if json_schema is None else json_schema,
-        "models": {endpoint.model: _sent_to(job, endpoint) for endpoint in job.endpoints},
+        "models": {
+            key: _sent_to(job, endpoint) for key, endpoint in zip(version_keys(job), job.endpoints, strict=True)
+        },
     }
+
+
+def version_keys(job: Job) -> list[str]:
+    """For each endpoint what its version goes by: the model, so that one more server of it is no change."""
+    ways: dict[str, list[dict[str, Any]]] = {}
+    for endpoint in job.endpoints:
+        ways.setdefault(endpoint.model, []).append(_sent_to(job, endpoint))
+    names = endpoint_names(job.endpoints)
+    return [
+        endpoint.model if all(way == ways[endpoint.model][0] for way in ways[endpoint.model]) else name
+        for endpoint, name in zip(job.endpoints, names, strict=True)
+    ]
 
 
 def _sent_to(job: Job, endpoint: EndpointSpec) -> dict[str, Any]:
     sent: dict[str, Any] = dict(effective_params(job, endpoint))
     if endpoint.http is not None and endpoint.http.body is not None:
         sent["http.body"] = endpoint.http.body
+    if endpoint.prompt is not None:
+        sent["prompt"] = [list(message) for message in job.messages_of(endpoint)]
+    if endpoint.parse is not None:
+        sent["parse"] = endpoint.parse
     return sent
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from rowmill.databases import is_database
 from rowmill.errors import StopReason
 from rowmill.observers.wording import causes, cost_words, duration, printable, rate
 from rowmill.records import GOOD, Figures, LaneFigures, Result, Status
@@ -50,6 +51,8 @@ def summary_lines(result: Result, output: str) -> list[str]:
     lines.extend(result.accuracy_lines)
     if result.output:
         lines.append(f"output     {result.output}")
+    if is_database(output):
+        lines.append(f"run file   {result.run_file}")
     if result.failures:
         lines.append(f"failures   {result.failures}")
     return [printable(line) for line in lines + _next(result, output)]
@@ -111,6 +114,8 @@ def _next(result: Result, output: str) -> list[str]:
 
 def where(output: str, run_file: str) -> str:
     """The arguments that name a run on the command line."""
+    if is_database(output) or output == run_file:
+        return shlex.quote(run_file)
     named = shlex.quote(output)
     return named if run_file == f"{output}.rowmill" else f"{named} --run-file {shlex.quote(run_file)}"
 

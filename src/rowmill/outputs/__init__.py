@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowmill.outputs.arrow import arrow_schema
+from rowmill.outputs.arrow import arrow_schema, mark_of, marked
 from rowmill.outputs.batch import FAILURE_KEY, Batch, failure_record
 from rowmill.outputs.columns import AnswerColumn, OutputColumns, input_columns
 
@@ -14,4 +14,6 @@ __all__ = [
     "arrow_schema",
     "failure_record",
     "input_columns",
+    "mark_of",
+    "marked",
 ]

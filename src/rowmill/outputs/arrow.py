@@ -1,8 +1,9 @@
 """Owns how output rows become Arrow: one schema for all of them, and batches of it; must not know files.
 
-Text stays text and Arrow types stay as they are.  A column of JSON values is int64, double or boolean where
-all its values are and none would change by it; text where they are text; and otherwise (nested, mixed, or
-numbers that would lose digits) a string column in which text stands as it is and everything else as JSON.
+Text stays text and Arrow types stay as they are.  A text that stands for more (JSON, a UUID, a number of any length)
+may carry a mark that says so, by which a database gives it a type of its own.  A column of JSON values is int64, double
+or boolean where all its values are and none would change by it; text where they are text; and otherwise (nested,
+mixed, or numbers that would lose digits) a string column in which text stands as it is and everything else as JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from rowmill.outputs.batch import Batch
 
+MARK = b"rowmill:kind"
 _INT64 = range(-(1 << 63), 1 << 63)
 _EXACT_IN_DOUBLE = range(-(1 << 53), (1 << 53) + 1)
 
@@ -34,6 +36,7 @@ class _Seen:
         self.lowest = 0
         self.highest = 0
         self.arrow_types: list[pa.DataType] = []
+        self.marks: set[str | None] = set()
 
     def add(self, values: Sequence[Any]) -> None:
         kinds = set(map(type, values))
@@ -43,9 +46,15 @@ class _Seen:
             self.lowest = min(self.lowest, *integers)
             self.highest = max(self.highest, *integers)
 
-    def add_arrow(self, kind: pa.DataType) -> None:
-        if kind not in self.arrow_types:
-            self.arrow_types.append(kind)
+    def add_arrow(self, field: pa.Field) -> None:
+        if field.type not in self.arrow_types:
+            self.arrow_types.append(field.type)
+        self.marks.add(mark_of(field))
+
+    @property
+    def mark(self) -> str | None:
+        """What all the column's texts stand for, where all are marked alike."""
+        return next(iter(self.marks)) if len(self.marks) == 1 and len(self.arrow_types) == 1 else None
 
     def arrow_type(self) -> pa.DataType:
         import pyarrow as pa
@@ -58,6 +67,8 @@ class _Seen:
             return (certain or self.arrow_types)[0]
         if kinds == {bool}:
             return pa.bool_()
+        if kinds == {bytes}:
+            return pa.binary()
         if kinds == {int} and self._integers_in(_INT64):
             return pa.int64()
         if kinds == {float} or (kinds == {int, float} and self._integers_in(_EXACT_IN_DOUBLE)):
@@ -79,29 +90,49 @@ def arrow_schema(chunks: Iterable[Chunk], columns: OutputColumns) -> pa.Schema:
         "integer": pa.int64(),
         "boolean": pa.bool_(),
     }
-    answer = [kinds[column.kind] for column in columns.answer]
-    meta = [kinds[kind] for kind in columns.meta_kinds]
+    answer = [(kinds[column.kind], "json" if column.kind == "json" else None) for column in columns.answer]
+    meta = [(kinds[kind], None) for kind in columns.meta_kinds]
     types = [*_input_types(chunks, columns.input), *answer, *meta]
-    return pa.schema(list(zip(columns.names, types, strict=True)))
+    fields = [_field(name, kind, mark) for name, (kind, mark) in zip(columns.names, types, strict=True)]
+    return pa.schema(fields)
 
 
-def _input_types(chunks: Iterable[Chunk], names: Sequence[str]) -> list[pa.DataType]:
+def _field(name: str, kind: pa.DataType, mark: str | None) -> pa.Field:
+    import pyarrow as pa
+
+    return pa.field(name, kind, metadata=None if mark is None else {MARK: mark.encode()})
+
+
+def mark_of(field: pa.Field) -> str | None:
+    """What the field's text stands for: json, uuid or numeric; None where it is but text."""
+    return (field.metadata or {}).get(MARK, b"").decode() or None
+
+
+def marked(batch: pa.RecordBatch, marks: Sequence[str | None]) -> pa.RecordBatch:
+    """The batch with a mark on each field, and none but these."""
+    import pyarrow as pa
+
+    fields = [_field(field.name, field.type, mark) for field, mark in zip(batch.schema, marks, strict=True)]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
+
+
+def _input_types(chunks: Iterable[Chunk], names: Sequence[str]) -> list[tuple[pa.DataType, str | None]]:
     import pyarrow as pa
 
     seen = {name: _Seen() for name in names}
     for chunk in chunks:
         if isinstance(chunk, TableChunk):
             # A source has chunks of one kind, and here all columns are text.
-            return [pa.string() for _ in names]
+            return [(pa.string(), None) for _ in names]
         if isinstance(chunk, ArrowChunk):
             for field in chunk.batch.schema:
                 if field.name in seen:
-                    seen[field.name].add_arrow(field.type)
+                    seen[field.name].add_arrow(field)
         else:
             rows = list(chunk.values(None))
             for name, column in seen.items():
                 column.add([row[name] for row in rows if name in row])
-    return [column.arrow_type() for column in seen.values()]
+    return [(column.arrow_type(), column.mark) for column in seen.values()]
 
 
 def record_batch(batch: Batch, schema: pa.Schema) -> pa.RecordBatch:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 TABLE: Mapping[str, str] = {
     "openai": "rowmill.providers.openai:OpenAIProvider",
+    "openai_batch": "rowmill.providers.openai_batch:BatchProvider",
     "anthropic": "rowmill.providers.anthropic:AnthropicProvider",
     "http": "rowmill.providers.http:HttpProvider",
     "callable": "rowmill.providers.callable:CallableProvider",

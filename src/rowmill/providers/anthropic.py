@@ -91,7 +91,7 @@ class AnthropicProvider:
         """The request's body; `params` go in as they are."""
         messages, asked = self._asked(request)
         system = "\n\n".join(message.content for message in messages if message.role == "system")
-        body: dict[str, object] = {"model": self.endpoint.model, "max_tokens": DEFAULT_MAX_TOKENS}
+        body: dict[str, object] = {"model": request.model or self.endpoint.model, "max_tokens": DEFAULT_MAX_TOKENS}
         if system:
             body["system"] = system
         body["messages"] = [

@@ -99,7 +99,7 @@ class HttpProvider:
             "system": "\n\n".join(message.content for message in messages if message.role == "system"),
             "user": next((message.content for message in reversed(messages) if message.role == "user"), ""),
             "messages": [{"role": message.role, "content": message.content} for message in messages],
-            "model": self.endpoint.model,
+            "model": request.model or self.endpoint.model,
             "params": request.params,
         }
         body = self._make(values)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rowmill.errors import JobError
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai import OpenAIProvider
+from rowmill.providers.openai_batch import BatchProvider
 from rowmill.providers.presets import ResolvedEndpoint, chat_url
 
 if TYPE_CHECKING:
@@ -66,17 +67,24 @@ class LocalModel:
 class LocalProvider:
     """The OpenAI provider together with the server that it talks to."""
 
-    def __init__(self, model: LocalModel, provider: OpenAIProvider) -> None:
+    def __init__(self, model: LocalModel, provider: OpenAIProvider | BatchProvider) -> None:
         self._model = model
         self._provider = provider
 
     @classmethod
     async def open(
-        cls, transport: Transport, endpoint: ResolvedEndpoint, schema: AnswerSchema | None = None
+        cls,
+        transport: Transport,
+        endpoint: ResolvedEndpoint,
+        schema: AnswerSchema | None = None,
+        *,
+        batch: bool = False,
     ) -> LocalProvider:
-        """Starts the model that the endpoint names."""
+        """Starts the model that the endpoint names; `batch`: for bodies that others wrote."""
         model = await LocalModel.start(endpoint.model)
         at = ResolvedEndpoint(endpoint.model, chat_url(model.url), endpoint.preset, structured=endpoint.structured)
+        if batch:
+            return cls(model, BatchProvider(transport, at, Credentials(at)))
         return cls(model, OpenAIProvider(transport, at, Credentials(at), schema))
 
     def body(self, request: Request) -> bytes:

@@ -44,7 +44,7 @@ class OpenAIProvider:
         self._post = Post(transport, endpoint, credentials)
         self._unix_time = unix_time
         self._format, self._instruction = _answer_format(endpoint.structured, schema)
-        self._head = b'{"model":' + _encode(endpoint.model) + b',"messages":'
+        self._head = _head(endpoint.model)
         self._tail = b""
         self._tail_params: Mapping[str, object] | None = None
 
@@ -59,7 +59,8 @@ class OpenAIProvider:
             self._tail_params = request.params
         messages = request.messages if self._instruction is None else instructed(request.messages, self._instruction)
         turns = [{"role": role, "content": content} for role, content in messages]
-        return self._head + _encode(turns) + self._tail
+        head = self._head if request.model is None else _head(request.model)
+        return head + _encode(turns) + self._tail
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """See `ports.Provider`."""
@@ -80,6 +81,10 @@ class OpenAIProvider:
         if not fields:
             return b"}"
         return b"," + _encode(fields)[1:]
+
+
+def _head(model: str) -> bytes:
+    return b'{"model":' + _encode(model) + b',"messages":'
 
 
 def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[str, object] | None, str | None]:
@@ -126,7 +131,7 @@ def read_completion(raw: RawReply) -> Reply | Failure:
     try:
         chat = _CHATS.decode(raw.body)
     except (ValueError, RecursionError) as fault:
-        return unreadable(_why_unreadable(raw, fault), raw.body, raw.status)
+        return unreadable(why_unreadable(raw, fault), raw.body, raw.status)
     message = chat.choices[0].message if chat.choices else None
     if chat.choices is None or message is None:
         return unreadable(
@@ -138,16 +143,17 @@ def read_completion(raw: RawReply) -> Reply | Failure:
         text, thought = _joined(text)
     return Reply(
         text=text,
-        finish_reason=_text(choice.finish_reason),
-        reasoning=_text(message.reasoning_content) or _text(message.reasoning) or thought,
-        refusal=_text(message.refusal),
-        usage=_usage(chat.usage),
-        model=_text(chat.model),
-        request_id=raw.headers.get("x-request-id") or _text(chat.id),
+        finish_reason=as_name(choice.finish_reason),
+        reasoning=as_name(message.reasoning_content) or as_name(message.reasoning) or thought,
+        refusal=as_name(message.refusal),
+        usage=read_usage(chat.usage),
+        model=as_name(chat.model),
+        request_id=raw.headers.get("x-request-id") or as_name(chat.id),
     )
 
 
-def _text(value: object) -> str | None:
+def as_name(value: object) -> str | None:
+    """A text that says something, None for anything else."""
     return value if isinstance(value, str) and value else None
 
 
@@ -167,7 +173,8 @@ def _joined(parts: Sequence[Any]) -> tuple[str | None, str | None]:
     return ("".join(texts) if texts else None), ("".join(thoughts) or None)
 
 
-def _usage(read: Any) -> Usage:
+def read_usage(read: Any) -> Usage:
+    """The tokens that a completion reports."""
     if not isinstance(read, dict):
         return NO_USAGE
     of_input = read.get("prompt_tokens_details")
@@ -176,22 +183,23 @@ def _usage(read: Any) -> Usage:
     of_output = of_output if type(of_output) is dict else _NOTHING
     cached = of_input.get("cached_tokens", read.get("prompt_cache_hit_tokens", read.get("cached_tokens")))
     return Usage(
-        _count(read.get("prompt_tokens")),
-        _count(read.get("completion_tokens")),
-        _count(cached),
-        _count(of_input.get("cache_write_tokens")),
-        _count(of_output.get("reasoning_tokens")),
+        as_count(read.get("prompt_tokens")),
+        as_count(read.get("completion_tokens")),
+        as_count(cached),
+        as_count(of_input.get("cache_write_tokens")),
+        as_count(of_output.get("reasoning_tokens")),
     )
 
 
-def _count(value: object) -> int | None:
+def as_count(value: object) -> int | None:
     """A number of tokens; None for anything that cannot be one."""
     if type(value) is int or type(value) is float:  # what JSON is decoded to; true is neither
         return int(value) if 0 <= value < 1e12 else None
     return None
 
 
-def _why_unreadable(raw: RawReply, fault: Exception) -> str:
+def why_unreadable(raw: RawReply, fault: Exception) -> str:
+    """What stands where a reply was to be, for the user."""
     start = raw.body[:512].lstrip().lower()
     if not start:
         return "the reply is empty"

@@ -97,6 +97,12 @@ def chat_url(url: str) -> str:
     return _below(url, "/chat/completions")
 
 
+def sibling_url(chat: str, path: str) -> str:
+    """Where another API of the server is, whose chat completions are at `chat`; the query is kept."""
+    parts = urlsplit(chat)
+    return urlunsplit(parts._replace(path=parts.path.removesuffix("/chat/completions") + path))
+
+
 def _below(url: str, ending: str) -> str:
     parts = urlsplit(url)
     path = parts.path.rstrip("/")

@@ -23,7 +23,6 @@ from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row
 from rowmill.runner.loop import SystemClock, run_in_thread, signals
-from rowmill.runner.routed import routed
 from rowmill.steps import RetryRules
 
 ITEM = "item"
@@ -103,26 +102,27 @@ class _Memory:
 
 
 class ListFeed(Feed):
-    """Rows of a list: all are there from the start, so that no thread is needed and no worker has to wait."""
+    """Rows of a list, or some of them: all are there from the start, so that there is no thread and no waiting."""
 
-    def __init__(self, items: Sequence[Any]) -> None:
+    def __init__(self, items: Sequence[Any], places: Sequence[int]) -> None:
         super().__init__(iter(()), 1)
         self._items = items
+        self._places = places
         self._next = 0
 
     @property
     def exhausted(self) -> bool:
-        return self._next >= len(self._items)
+        return self._next >= len(self._places)
 
     def start(self) -> None:
         """There is nothing to start."""
 
     def take(self) -> Row | None:
         """See `Feed`."""
-        index = self._next
-        if index >= len(self._items):
+        if self._next >= len(self._places):
             return None
-        self._next = index + 1
+        index = self._places[self._next]
+        self._next += 1
         return Row(index, {ITEM: self._items[index]})
 
 
@@ -176,17 +176,16 @@ class Calls:
         """Calls until no row is left.  Raises what the run cannot go on with."""
         clock = SystemClock(asyncio.get_running_loop())
         first = self._targets[0]
-        feed = self._feed()
-        tally = Tally(Before(), clock.now, lambda: len(self._values) if feed.exhausted else None)
+        feeds = self._feeds()
+        tally = Tally(Before(), clock.now, lambda: len(self._values) if feeds[0].exhausted else None)
         rules = RowRules(Passing(_item_of), {}, AsItIs(), first.retry_rules())
-        self._run = run = Run(rules, feed, self._memory, clock, tally, self._observers)
+        self._run = run = Run(list(dict.fromkeys(feeds)), self._memory, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
         outlet = self._outlet
         providers = [target.provider(outlet) for target in self._targets]
-        feeds = routed(feed, self._route, len(self._targets))
         for target, provider, own in zip(self._targets, providers, feeds, strict=True):
-            run.lanes.append(self._lane(target, provider, own, clock, run))
+            run.add(self._lane(target, provider, own, clock, run), rules)
         try:
             reason, message = await run.execute(RunLimits(first.job.max_duration_s, first.job.max_failure_rate))
         finally:
@@ -194,21 +193,32 @@ class Calls:
                 await provider.close()
         if outlet.fatal is not None:
             raise outlet.fatal
-        return Called(reason, message, self._values, self._memory.bad, outlet.errors, feed.error)
+        return Called(reason, message, self._values, self._memory.bad, outlet.errors, feeds[0].error)
 
-    def _feed(self) -> Feed:
-        if isinstance(self._items, list | tuple):
-            self._values = [MISSING] * len(self._items)
-            return ListFeed(self._items)
-        return Feed(self._pieces(), min(sum(in_flight_of(target.job) for target in self._targets), ROWS_AHEAD))
+    def _feeds(self) -> Sequence[Feed]:
+        """A feed for each target; the same one where whoever is free takes the next row."""
+        items, route, number = self._items, self._route, len(self._targets)
+        if route is not None and not isinstance(items, list | tuple):
+            items = list(items)
+        if not isinstance(items, list | tuple):
+            ahead = min(sum(in_flight_of(target.job) for target in self._targets), ROWS_AHEAD)
+            return [Feed(self._pieces(), ahead)] * number
+        self._values = [MISSING] * len(items)
+        if route is None:
+            return [ListFeed(items, range(len(items)))] * number
+        places: list[list[int]] = [[] for _ in self._targets]
+        for place in range(len(items)):
+            places[route(place)].append(place)
+        return [ListFeed(items, own) for own in places]
 
     def _lane(self, target: Target, provider: Provider, feed: Feed, clock: SystemClock, run: Run) -> Lane:
-        spec = target.job.endpoints[0]
-        most = in_flight_of(target.job)
-        config = LaneConfig(target.name, target.name, most, most, target.job.timeout_s, target.job.max_outage_s)
+        """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
+        spec, job = target.job.endpoints[0], target.job
+        most, is_routed = in_flight_of(job), self._route is not None
+        config = LaneConfig(target.name, target.name, most, most, job.timeout_s, job.max_outage_s, pin=is_routed)
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
-        return Lane(config, provider, feed, clock, run.tell, gate)
+        return Lane(config, provider, feed, clock, run.tell, gate, run.roster, is_home=is_routed)
 
     def _keep(self, index: int, value: Any) -> bytes:
         self._values[index] = value

@@ -9,12 +9,14 @@ import msgspec
 
 from rowmill.errors import JobError
 from rowmill.job import Job
-from rowmill.job.model import effective_params
+from rowmill.ports import Chunk
 from rowmill.prompts import TemplateFault
-from rowmill.records import Request, Row
+from rowmill.records import Row
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.plan import Plan, make_plan, open_input
 from rowmill.runner.pricing import odd_prices, priced
+
+MOST_FAULTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +37,15 @@ def check(job: Job) -> CheckReport:
     if job.budget_usd is not None:
         endpoints = priced(job, endpoints)
     opened = open_input(plan)
-    notes: list[str] = odd_prices(endpoints)
+    notes: list[str] = [*odd_prices(endpoints), *opened.notes]
     chunk = next(opened.chunks, None)
     first: str | None = None
     if chunk is None:
         notes.append("the input has no rows; the output will be valid and empty")
     else:
-        for fault in list(chunk.faults.values())[:5]:
+        first, faults = _first_request(plan, endpoints, chunk)
+        for fault in [*map(str, chunk.faults.values()), *faults][:MOST_FAULTS]:
             notes.append(f"this row will fail: {fault}")
-        for offset, values in enumerate(chunk.values(plan.names)):
-            if offset not in chunk.faults:
-                first = _rendered(plan, endpoints[0], Row(chunk.indices[offset], values))
-                break
     if opened.size_hint:
         notes.append(f"{opened.size_hint:,} rows in the input")
     return CheckReport(
@@ -58,12 +57,27 @@ def check(job: Job) -> CheckReport:
     )
 
 
-def _rendered(plan: Plan, endpoint: Endpoint, row: Row) -> str:
-    """The body of the row's request, as it would be sent."""
-    try:
-        messages = plan.prompt.render(row)
-    except TemplateFault as fault:
-        raise JobError(f"row {row.index}: {fault}") from None
-    request = Request(messages, effective_params(plan.job, endpoint.spec))
-    body = make_provider(NoTransport(), endpoint, plan.schema).body(request)
+def _first_request(plan: Plan, endpoints: Sequence[Endpoint], chunk: Chunk) -> tuple[str | None, list[str]]:
+    """The first request that can be sent, and why the bodies before it cannot; a prompt must fit the first row."""
+    faults: list[str] = []
+    for offset, values in enumerate(chunk.values(plan.value_names)):
+        if offset in chunk.faults:
+            continue
+        row = Row(chunk.indices[offset], values)
+        try:
+            return _rendered(plan, endpoints, row), faults
+        except TemplateFault as fault:
+            if not plan.job.is_batch:
+                raise JobError(f"row {row.index}: {fault}") from None
+            faults.append(f"row {row.index}: {fault}")
+    return None, faults
+
+
+def _rendered(plan: Plan, endpoints: Sequence[Endpoint], row: Row) -> str:
+    """The body of the row's request, as it would be sent.  Raises TemplateFault."""
+    place = plan.router.home_of(row.index, row.values)
+    if place is None:
+        place = plan.router.homes().index(None)
+    request = plan.ask_of(place).request(row)
+    body = make_provider(NoTransport(), endpoints[place], plan.schema).body(request)
     return msgspec.json.format(body, indent=2).decode()

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema
 from rowmill.confusion import Accuracy
-from rowmill.errors import RunFileError
+from rowmill.databases import address, is_database, make_target
+from rowmill.errors import JobError, OutputError, RunFileError
 from rowmill.job import Job, apply_overrides
 from rowmill.outputs import Batch, failure_record
+from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
+from rowmill.runner.batch_results import write_results
 from rowmill.runner.collector import rare_collections
-from rowmill.runner.plan import columns_of
+from rowmill.runner.places import FilePlace, Place, TablePlace
+from rowmill.runner.plan import columns_of, form_of
 from rowmill.runner.rereading import Reread
-from rowmill.sinks import check_writable, create_sink, format_of
+from rowmill.sinks import check_target, check_writable, format_of
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
@@ -28,6 +33,11 @@ def run_file_of(output: str, run_file: str | None) -> Path:
     """Where the run file of an output is; the run file itself may be named in its place."""
     if run_file is not None:
         return Path(run_file)
+    if is_database(output):
+        raise JobError(
+            "the run file of a database's output has a name of its own, like shop.reviews.rowmill (a run names it at "
+            "its end): name the run file in place of the database"
+        )
     return Path(output) if output.endswith(".rowmill") else Path(output + ".rowmill")
 
 
@@ -45,6 +55,9 @@ def export(
     run_file: str | None = None,
     target: str,
     format: str | None = None,
+    table: str | None = None,
+    mode: str | None = None,
+    id: str | None = None,
     escape_formulas: bool = False,
     answer_prefix: str | None = None,
     meta_prefix: str | None = None,
@@ -52,16 +65,20 @@ def export(
 ) -> int:
     """Writes the finished rows of a run, also while it runs, and returns how many.
 
+    `target` is a file, or a database with `table`, `mode` and `id` as a job has them.
     `answer` is another schema, under which the stored replies are read again; nothing is sent.
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
-    form = format or format_of(target)
-    check_writable(target)
     reader = RunFileReader(run_file_of(output, run_file), checked=False)
     try:
         job = stored_job(reader)
-        changes: dict[str, Any] = {"escape_formulas": escape_formulas or job.escape_formulas}
+        place = _export_place(job if answer is None else None, target, format, (table, mode, id))
+        if answer is not None and isinstance(place, FilePlace) and place.format in RESULT_FORMS:
+            raise JobError(f"answer: --format {place.format} has no columns for it; take one of the two out")
+        changes: dict[str, Any] = {}
+        if isinstance(place, FilePlace) and (escape_formulas or job.escape_formulas):
+            place = replace(place, escape_formulas=True)
         if answer_prefix is not None:
             changes["answer_prefix"] = answer_prefix
         if meta_prefix is not None:
@@ -71,7 +88,10 @@ def export(
         if answer is not None:
             job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": answer})
             reread = Reread(job)
-        written = write_output(reader, job, target, form, salvage=True, reread=reread)
+        if isinstance(place, FilePlace) and place.format in RESULT_FORMS:
+            written = write_results(reader, target, failures_path(target), place.format, salvage=True).rows
+        else:
+            written = write_output(reader, job, place, salvage=True, reread=reread)
         if reader.lost_chunks:
             raise RunFileError(
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
@@ -81,18 +101,37 @@ def export(
         reader.close()
 
 
+def _export_place(
+    job: Job | None, target: str, format: str | None, named: tuple[str | None, str | None, str | None]
+) -> FilePlace | TablePlace:
+    """Where an export goes; `job` None: as columns, whatever was run.  `named` are table, mode and id."""
+    if not is_database(target):
+        if any(named):
+            raise OutputError("--table, --mode and --id are for a database as the output")
+        form = (format or format_of(target)) if job is None else form_of(job, target, format)
+        check_writable(target)
+        return FilePlace(target, form)
+    if format is not None:
+        raise OutputError("--format is for files; a database has its own")
+    try:
+        found = make_target(address(target), *named)
+    except ValueError as error:
+        raise OutputError(str(error)) from None
+    check_target(found)
+    return TablePlace(found)
+
+
 @rare_collections()
 def write_output(
     reader: RunFileReader,
     job: Job,
-    target: str,
-    form: str,
+    place: Place,
     *,
     salvage: bool = False,
     reread: Reread | None = None,
     accuracy: Accuracy | None = None,
 ) -> int:
-    """Streams every finished row into `target`; returns how many rows that were.
+    """Streams every finished row into `place`; returns how many rows that were.
 
     `reread` reads the stored replies anew; `accuracy` counts the answers of rows that ended ok.
     """
@@ -100,7 +139,7 @@ def write_output(
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
-    sink: Sink = create_sink(target, form, columns, _input_of(reader, salvage), job.escape_formulas)
+    sink: Sink = place.open(columns, _input_of(reader, salvage))
     written = 0
     try:
         for chunk, found in reader.outcomes(salvage=salvage):

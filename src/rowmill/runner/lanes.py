@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rowmill.answers import AnswerSchema
@@ -12,6 +12,7 @@ from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
+from rowmill.job.model import endpoint_names
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock, Provider
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rowmill.ports import Transport
     from rowmill.providers.http import HttpShape
 
+TAKES_BODIES = ("openai", "local")  # providers that a batch file's bodies can be sent to
 LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 
@@ -32,7 +34,9 @@ LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 class Endpoint:
     """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows.
 
-    `given` is a provider that there is already (a function): none is opened then.
+    `given` is a provider that there is already (a function): none is opened then.  Endpoints with one `quota` spend
+    the same one.
+    `batch`: what is sent are the bodies of a batch file.
     """
 
     spec: EndpointSpec
@@ -40,10 +44,13 @@ class Endpoint:
     credentials: Credentials
     price: Price | None = None
     given: WritingProvider | None = None
+    label: str | None = None
+    quota: object = None
+    batch: bool = False
 
     @property
     def name(self) -> str:
-        return self.spec.model
+        return self.label or self.spec.model
 
     @property
     def model(self) -> str:
@@ -66,26 +73,49 @@ class Endpoint:
             job.max_outage_s,
             self.price,
             worst_usd,
+            self.spec.pin,
         )
 
-    def gate(self, clock: Clock) -> RateGate:
-        """The way into the endpoint's quota."""
+    @property
+    def stated(self) -> Limits:
+        """The limits that the job states."""
         spec = self.spec
-        stated = Limits(spec.rpm, spec.tpm, spec.input_tpm, spec.output_tpm)
+        return Limits(spec.rpm, spec.tpm, spec.input_tpm, spec.output_tpm)
+
+    def gate(self, clock: Clock, limiter: RateLimiter | None = None, stated: Limits | None = None) -> RateGate:
+        """The way into the endpoint's quota, which others share by `limiter`; `stated` is what any of them says."""
+        stated = stated or self.stated
         estimate = TokenEstimate(counts_max_tokens=self.resolved.counts == "max_tokens")
-        limiter = RateLimiter(stated, spec.headroom)
+        limiter = limiter or RateLimiter(stated, self.spec.headroom)
         return RateGate(limiter, clock, stated=stated, estimate=estimate, dialect=self.resolved.dialect)
+
+
+def gates(endpoints: Sequence[Endpoint], clock: Clock) -> list[RateGate]:
+    """One a endpoint, in order; those that spend one quota share its limiter, whoever states its limits."""
+    limits: dict[object, Limits] = {}
+    for endpoint in endpoints:
+        limits[endpoint.quota] = limits.get(endpoint.quota, Limits()).or_else(endpoint.stated)
+    limiters: dict[object, RateLimiter] = {}
+    for endpoint in endpoints:
+        if endpoint.quota not in limiters:
+            limiters[endpoint.quota] = RateLimiter(limits[endpoint.quota], endpoint.spec.headroom)
+    return [endpoint.gate(clock, limiters[endpoint.quota], limits[endpoint.quota]) for endpoint in endpoints]
 
 
 def resolve_endpoints(job: Job) -> list[Endpoint]:
     """Resolves presets and reads keys; raises JobError with everything that is missing."""
     faults: list[str] = []
     endpoints = []
-    for spec in job.endpoints:
+    for spec, label in zip(job.endpoints, endpoint_names(job.endpoints), strict=True):
         try:
             resolved = resolve(spec.model, spec.url, key_env=spec.key_env)
+            if job.is_batch and resolved.provider not in TAKES_BODIES:
+                raise JobError(
+                    f"{spec.model} speaks a dialect of its own, and the bodies of a batch file are OpenAI's; "
+                    "name an OpenAI-compatible endpoint, or give -p/--prompt"
+                )
             credentials = Credentials(resolved, key_file=spec.key_file, headers=spec.headers)
-            endpoint = Endpoint(spec, resolved, credentials)
+            endpoint = Endpoint(spec, resolved, credentials, label=label, batch=job.is_batch)
             if resolved.provider == "http":
                 make_provider(NoTransport(), endpoint, None)  # finds what is wrong with body and paths
             endpoints.append(endpoint)
@@ -93,7 +123,32 @@ def resolve_endpoints(job: Job) -> list[Endpoint]:
             faults.extend(error.faults)
     if faults:
         raise JobError(*faults)
-    return endpoints
+    return _with_quotas(endpoints)
+
+
+def _with_quotas(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """Says who spends one quota: the same `quota`, or the same key at the same host.
+
+    Limits that differ are not of one quota, so such endpoints share none unless they are told to; then they are
+    refused.
+    """
+    found: dict[object, list[Limits]] = {}
+    faults: list[str] = []
+    keyed: list[Endpoint] = []
+    for endpoint in endpoints:
+        named = endpoint.spec.quota
+        quota: object = named or (endpoint.resolved.host, frozenset(endpoint.credentials.secrets))
+        stated = found.setdefault(quota, [])
+        if endpoint.stated != Limits():
+            if any(other != endpoint.stated for other in stated):
+                if named is not None:
+                    faults.append(f"{endpoint.name}: states other limits than the endpoints that share quota `{named}`")
+                quota = (quota, endpoint.stated)
+            stated.append(endpoint.stated)
+        keyed.append(replace(endpoint, quota=quota))
+    if faults:
+        raise JobError(*faults)
+    return keyed
 
 
 def redactor(endpoints: Sequence[Endpoint]) -> Callable[[bytes], bytes]:
@@ -131,12 +186,16 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
     if endpoint.resolved.provider == "local":
         from rowmill.providers.local import LocalProvider
 
-        return await LocalProvider.open(transport, endpoint.resolved, schema)
+        return await LocalProvider.open(transport, endpoint.resolved, schema, batch=endpoint.batch)
     return make_provider(transport, endpoint, schema)
 
 
 def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
     """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
+    if endpoint.batch:
+        from rowmill.providers.openai_batch import BatchProvider
+
+        return BatchProvider(transport, endpoint.resolved, endpoint.credentials)
     if endpoint.resolved.provider == "anthropic":
         from rowmill.providers.anthropic import AnthropicProvider
 

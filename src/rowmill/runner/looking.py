@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rowmill.runner.exporting import run_file_of
+from rowmill.runner.exporting import run_file_of, stored_job
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader, Session
 
@@ -23,6 +23,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
         sessions = reader.sessions()
         stored_rows = reader.row_total()
         complete = reader.fact("complete") == "1"
+        target = stored_job(reader).target if reader.fact("job") else None
     finally:
         reader.close()
     holder = RunFileLock(path).holder()
@@ -32,7 +33,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
     total = stored_rows if complete else shown.get("total")
     running = holder is not None
     return {
-        "output": output.removesuffix(".rowmill"),
+        "output": output.removesuffix(".rowmill") if target is None else str(target),
         "run_file": str(path),
         "state": _state(last, running, complete and done == stored_rows),
         "holder": holder,

@@ -109,8 +109,7 @@ class _Mapping(Start):
     def _read_in(self) -> None:
         """The whole input goes into the run file, so that it is known which rows have ended before."""
         assert self._opened is not None
-        names = self.plan.names
-        rules = SpoolRules(names, names, watch_columns(self.plan))
+        rules = SpoolRules(self.plan.names, self.plan.value_names, watch_columns(self.plan))
         Spool(self.writer, rules, self._opened.chunks, self._moved).read_all()
         self._opened = None
 

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rowmill.answers import AnswerSchema
+from rowmill.bodies import looks_like_batch
+from rowmill.chunks import ObjectChunk
+from rowmill.databases import Address, Target, name_faults
 from rowmill.errors import JobError, OutputError
+from rowmill.expressions import compile_expression
 from rowmill.job import Job, definition
+from rowmill.job.faults import MISSING
+from rowmill.job.model import effective_params
 from rowmill.outputs import AnswerColumn, OutputColumns
+from rowmill.outputs.openai_batch import BATCH, RESULT_FORMS
 from rowmill.ports import Chunk, Source
-from rowmill.prompts import Prompt, check_columns, compile_expression, compile_prompt
+from rowmill.prompts import Prompt, check_columns
+from rowmill.routing import Route, Router
+from rowmill.runner.asks import Ask, Asks, compile_asks
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
-from rowmill.sources import open_source
+from rowmill.sources import open_database, open_source
+from rowmill.store.ids import unique_ids
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A job, compiled.  `names`: the columns that the prompt uses, sorted; None where it may use any.
+    """A job, compiled.
 
-    `route` says of a row's index which endpoint it is for; None: whichever is free.
+    `prompt` is what the first endpoint is asked.  `names`: the columns that decide what is sent, sorted; None where
+    any may.  `asks` is None where only `prompt` is asked, of one endpoint.
     """
 
     job: Job
@@ -33,12 +44,45 @@ class Plan:
     output: Path
     run_file: Path
     format: str
-    route: Callable[[int], int] | None = None
+    asks: Asks | None = None
+
+    @property
+    def value_names(self) -> Sequence[str] | None:
+        """The columns that the engine needs."""
+        return self.names if self.asks is None else self.asks.value_names
+
+    def ask_of(self, place: int) -> Ask:
+        """What the endpoint at this place is asked."""
+        if self.asks is not None:
+            return self.asks.each[place]
+        return Ask(self.prompt, effective_params(self.job, self.job.endpoints[place]))
+
+    @property
+    def router(self) -> Router:
+        """The way of rows to endpoints."""
+        return Router([Route()] * len(self.job.endpoints)) if self.asks is None else self.asks.router
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raises JobError for columns that are used and not there."""
+        if self.asks is not None:
+            self.asks.check(columns)
+        else:
+            check_columns(self.prompt, columns)
+
+    @property
+    def target(self) -> Target | None:
+        """The table that the output goes to; None where it is the file `output`."""
+        return self.job.target
 
     def output_columns(self, inputs: Sequence[str], **shown: bool) -> OutputColumns:
         """The output's columns for these input columns; raises OutputError for clashes."""
         columns = columns_of(self.job, self.schema, inputs, **shown)
-        columns.check()
+        if self.format not in RESULT_FORMS:
+            columns.check()
+        if self.target is not None:
+            faults = name_faults(self.target.address.kind, columns.names)
+            if faults:
+                raise OutputError(*faults)
         return columns
 
     def definition(self) -> dict[str, Any]:
@@ -48,15 +92,44 @@ class Plan:
 
 def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
-    faults: list[str] = []
-    prompt = _gather(faults, lambda: compile_prompt(job.messages))
+    faults = _not_for_batch(job) if job.is_batch else []
+    asks = _gather(faults, lambda: compile_asks(job))
     schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
-    form = _gather(faults, lambda: job.format or format_of(job.output))
-    _gather(faults, lambda: check_writable(job.output))
-    if faults or prompt is None or form is None:
+    if job.target is not None:
+        form: str | None = "table"
+    else:
+        form = _gather(faults, lambda: form_of(job, job.output, job.format))
+        _gather(faults, lambda: check_writable(job.output))
+    if faults or asks is None or form is None:
         raise JobError(*faults)
-    names = None if prompt.columns is None else sorted(prompt.columns)
-    return Plan(job, prompt, schema, names, Path(job.output), Path(run_file or job.run_file_path), form)
+    run_path = Path(run_file or job.run_file_path)
+    return Plan(job, asks.each[0].prompt, schema, asks.key_names, Path(job.output), run_path, form, asks)
+
+
+def form_of(job: Job, path: str, stated: str | None) -> str:
+    """The format that `path` is written in; the results of a batch file are in the Batch API's shape unless stated.
+
+    Raises OutputError.
+    """
+    if stated in RESULT_FORMS and not job.is_batch:
+        raise OutputError(f"--format {stated} is for the results of batch files, which are run without a prompt")
+    form = stated or format_of(path)
+    return BATCH if job.is_batch and stated is None and form == "jsonl" else form
+
+
+def _not_for_batch(job: Job) -> list[str]:
+    """What a job without a prompt cannot have, one sentence each."""
+    why = "there is no prompt, and the lines of a batch file say themselves what is asked"
+    faults = []
+    if job.system is not None:
+        faults.append(f"system: {why}; take it out, or give -p/--prompt")
+    if job.answer is not None:
+        faults.append(f"answer: {why}; take it out, or read the replies by it afterwards: rowmill export --answer")
+    if any(endpoint.prompt is not None for endpoint in job.endpoints):
+        faults.append(f"endpoints: a prompt of an endpoint's own: {why}; take it out, or give -p/--prompt")
+    if job.empty != "send":
+        faults.append(f"empty: {why}; take it out, or give -p/--prompt")
+    return faults
 
 
 def columns_of(
@@ -81,11 +154,15 @@ def columns_of(
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The opened input: its chosen rows, and how many there may be (None: not known before it is read)."""
+    """The opened input: its chosen rows, and how many there may be (None: not known before it is read).
+
+    `notes` is what the user should know about them, a sentence each.
+    """
 
     chunks: Iterator[Chunk]
     size_hint: int | None
     is_empty: bool
+    notes: Sequence[str] = ()
 
 
 def open_input(plan: Plan, source: Source | None = None) -> Input:
@@ -95,7 +172,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     """
     job = plan.job
     if source is None:
-        source = open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+        source = _source_of(job)
     where = compile_expression(job.where)[0] if job.where else None
     chunks = select(
         source.chunks,
@@ -105,9 +182,12 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
         seed=job.seed,
         rereadable=source.rereadable,
     )
+    id = job.id
+    if id is not None and not _is_made_by_us(job, id):
+        chunks = unique_ids(chunks, id)
     known = source.columns()
     if known:
-        check_columns(plan.prompt, known)
+        plan.check(known)
         _check_expected(job, known)
         plan.output_columns(known)
     first = next(chunks, None)
@@ -117,14 +197,53 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
         _check_first(plan, first)
     chosen = where is not None or job.sample is not None or job.limit is not None
     hint = None if chosen else source.size_hint()
-    return Input(itertools.chain((first,), chunks), hint, is_empty=False)
+    notes = _batch_notes(job, first) if job.is_batch else ()
+    return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes)
+
+
+def _source_of(job: Job) -> Source:
+    if isinstance(job.source, Address):
+        return open_database(job.source, job.query, job.table if job.query is None else None)
+    return open_source(job.source, encoding=job.encoding, delimiter=job.delimiter)
+
+
+def _is_made_by_us(job: Job, name: str) -> bool:
+    """Whether a column is none of the input's but one that the output adds."""
+    return name in columns_of(job, job.answer.compiled if job.answer else None, ()).names
 
 
 def _check_first(plan: Plan, first: Chunk) -> None:
+    if plan.job.is_batch and not looks_like_batch(_first_line(first)):
+        raise JobError(
+            f"prompt: {MISSING['prompt']}; only a batch file needs none, and the first line of {plan.job.source} "
+            "has no custom_id, url and body"
+        )
     if len(first.faults) < len(first):
-        check_columns(plan.prompt, first.columns)
+        plan.check(first.columns)
         _check_expected(plan.job, first.columns)
     plan.output_columns(first.columns)
+
+
+def _first_line(chunk: Chunk) -> Mapping[str, Any]:
+    """The first JSON object among the input's lines."""
+    lines = chunk.records() if isinstance(chunk, ObjectChunk) else iter(())
+    return next((line for at, line in enumerate(lines) if at not in chunk.faults), {})
+
+
+def _batch_notes(job: Job, first: Chunk) -> list[str]:
+    """Which of two models and parameters count, where body and job both name them."""
+    notes = []
+    if job.params:
+        notes.append(f"{', '.join(job.params)}: the job's go over those of every body")
+    body = _first_line(first).get("body")
+    named = body.get("model") if isinstance(body, Mapping) else None
+    asked = job.endpoints[0].model
+    if isinstance(named, str) and "model" not in job.params and asked != named and not asked.endswith(f"/{named}"):
+        notes.append(
+            f"bodies keep the models that they name (the first: {named}); -m {asked} says where they are sent, "
+            "and --param model=NAME puts one model into all of them"
+        )
+    return notes
 
 
 def _check_expected(job: Job, columns: Sequence[str]) -> None:

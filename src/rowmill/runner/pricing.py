@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 
+from rowmill.engine.gate import max_tokens_of as request_max_tokens
 from rowmill.errors import JobError
+from rowmill.expressions import is_template
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.prices import Price, implausible, price_of
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Request
 from rowmill.runner.lanes import Endpoint
+
+UNLIMITED_TOKENS = 1_000_000  # no model writes more in one reply
 
 
 def priced(job: Job, endpoints: Sequence[Endpoint], today: date | None = None) -> list[Endpoint]:
@@ -42,7 +46,7 @@ def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
                 f"budget_usd: the price of {endpoint.name} is unknown; state it in a job file, in USD for a million "
                 f"tokens: endpoints: [{{model: {endpoint.name}, price: {{input: 0.15, output: 0.6}}}}]"
             )
-        if max_tokens_of(job, endpoint) is None:
+        if max_tokens_of(job, endpoint) is None and not (_limits_each_row(job, endpoint) or job.is_batch):
             faults.append(
                 f"budget_usd: {endpoint.name} needs a limit on the tokens of an answer; give --max-tokens, "
                 "or the key params.max_tokens"
@@ -58,13 +62,22 @@ def max_tokens_of(job: Job, endpoint: Endpoint) -> int | None:
     return max((limit for limit in stated if isinstance(limit, int)), default=None)
 
 
-def worst_case_of(
-    price: Price | None, max_tokens: int | None, body: Callable[[Request], bytes]
-) -> Callable[[Request], float] | None:
+def _limits_each_row(job: Job, endpoint: Endpoint) -> bool:
+    """Whether the limit on an answer's tokens depends on the row."""
+    params = effective_params(job, endpoint.spec)
+    return any(is_template(params.get(name)) for name in ("max_tokens", "max_completion_tokens"))
+
+
+def worst_case_of(job: Job, endpoint: Endpoint, body: Callable[[Request], bytes]) -> Callable[[Request], float] | None:
     """What a request may cost at most, from the bytes of its body; None where that is not known."""
-    if price is None or max_tokens is None:
+    price, max_tokens = endpoint.price, max_tokens_of(job, endpoint)
+    if price is None:
         return None
-    return lambda request: price.worst_case(len(body(request)), max_tokens)
+    if max_tokens is not None:
+        return lambda request: price.worst_case(len(body(request)), max_tokens)
+    if not _limits_each_row(job, endpoint):
+        return None
+    return lambda request: price.worst_case(len(body(request)), request_max_tokens(request) or UNLIMITED_TOKENS)
 
 
 def _price(job: Job, endpoint: Endpoint, today: date) -> Price | None:

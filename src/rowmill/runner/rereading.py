@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from rowmill.answers import read_answer
 from rowmill.job import Job
+from rowmill.job.model import endpoint_names
+from rowmill.job.python_model import python_function
 from rowmill.ports import Provider
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import resolve
@@ -29,10 +31,13 @@ class Reread:
     def __init__(self, job: Job) -> None:
         self._schema = job.answer.compiled if job.answer else None
         self._providers: dict[str, Provider] = {}
-        for spec in job.endpoints:
+        self._parsers: dict[str, Callable[[str], object]] = {}
+        for spec, name in zip(job.endpoints, endpoint_names(job.endpoints), strict=True):
             resolved = replace(resolve(spec.model, spec.url), key_env=None, key_required=False)
-            endpoint = Endpoint(spec, resolved, Credentials(resolved, environment={}))
-            self._providers[endpoint.name] = make_provider(NoTransport(), endpoint, self._schema)
+            endpoint = Endpoint(spec, resolved, Credentials(resolved, environment={}), batch=job.is_batch)
+            self._providers[name] = make_provider(NoTransport(), endpoint, self._schema)
+            if spec.parse is not None:
+                self._parsers[name] = python_function(spec.parse)
         self._default = next(iter(self._providers.values()))
         self._leaders: OrderedDict[int, tuple[str, RawReply] | None] = OrderedDict()
 
@@ -49,7 +54,7 @@ class Reread:
             return outcome._replace(answer=None)
         endpoint, raw = found
         read = self._providers.get(endpoint, self._default).read(raw)
-        seen = read_answer(read, self._schema) if isinstance(read, Reply) else read
+        seen = read_answer(read, self._schema, self._parsers.get(endpoint)) if isinstance(read, Reply) else read
         if isinstance(seen, Answer):
             return outcome._replace(status=Status.OK, answer=_encode(seen.values), error=None, reasoning=seen.reasoning)
         return outcome._replace(

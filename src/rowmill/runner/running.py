@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from rowmill.databases import is_database
 from rowmill.errors import JobError
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer
@@ -14,6 +15,7 @@ from rowmill.runner.exporting import run_file_of, stored_job
 from rowmill.runner.files import ensure_run_file, set_aside
 from rowmill.runner.lanes import resolve_endpoints
 from rowmill.runner.loop import leave, signals
+from rowmill.runner.places import check_place
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.pricing import priced
 from rowmill.runner.quoting import Pilot, has_begun
@@ -75,12 +77,17 @@ def retry(
             job = stored_job(reader)
         finally:
             reader.close()
-        job = apply_overrides(job, {"output": output.removesuffix(".rowmill"), **(overrides or {})})
+        named = (
+            {} if job.target is not None and not is_database(output) else {"output": output.removesuffix(".rowmill")}
+        )
+        job = apply_overrides(job, {**named, **(overrides or {})})
         plan = make_plan(job, run_file=str(path))
         endpoints = priced(job, resolve_endpoints(job))
         lock = RunFileLock(path)
         lock.acquire()
         try:
+            if plan.target is not None:
+                check_place(plan.target, path)
             start = Start(plan, endpoints, None, observers)
             return start.go(lambda: start.requeue(statuses), interrupts)
         finally:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowmill.bodies import BatchBodies
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane, LaneConfig
@@ -17,16 +18,15 @@ from rowmill.engine.worker import RowRules
 from rowmill.errors import StopReason
 from rowmill.events import Notice
 from rowmill.histogram import Histogram
-from rowmill.job.model import effective_params
 from rowmill.limits.spend import Budget
 from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status
-from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers
+from rowmill.runner.body_prices import BodyPrices
+from rowmill.runner.lanes import Endpoint, WritingProvider, gates, open_providers
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
-from rowmill.runner.pricing import max_tokens_of, worst_case_of
-from rowmill.runner.routed import routed
+from rowmill.runner.pricing import worst_case_of
 from rowmill.steps import RetryRules
 from rowmill.store.matching import Matched
 from rowmill.store.reader import RunFileReader
@@ -118,18 +118,23 @@ class Session:
         clock = SystemClock(loop)
         job = self._plan.job
         spool = self._make_spool(loop)
-        feed = Feed(spool.pending(), rows_ahead=sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD)
+        router = self._plan.router
+        ahead = sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD
+        feeds = {home: Feed(spool.pending(share), rows_ahead=ahead) for home, share in router.shares().items()}
         tally = Tally(self._before, clock.now, lambda: spool.total if spool.total is not None else self._hint)
         self._tally = tally
         store = self._trial.store if self._trial else self._writer
-        self._run = run = Run(self._rules(), feed, store, clock, tally, self._observers)
+        self._run = run = Run(list(feeds.values()), store, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
-        feeds = routed(feed, self._plan.route, len(self._endpoints))
-        for endpoint, provider, own in zip(self._endpoints, providers, feeds, strict=True):
-            gate = self._trial.gate if self._trial else endpoint.gate(clock)
-            config = self._bounded(endpoint, self._worst_usd(endpoint, provider))
-            run.lanes.append(Lane(config, provider, own, clock, run.tell, gate))
+        ways = [self._trial.gate] if self._trial else gates(self._endpoints, clock)
+        for place, home in enumerate(router.homes()):
+            endpoint, provider = self._endpoints[place], providers[place]
+            config = self._priced(self._bounded(endpoint, self._worst_usd(endpoint, provider)), endpoint, provider)
+            lane = Lane(
+                config, provider, feeds[home], clock, run.tell, ways[place], run.roster, is_home=home is not None
+            )
+            run.add(lane, self._rules(place))
         self._writer.begin(loop, versions)
         self._writer.snapshot = self._snapshot
         spool.start()
@@ -145,18 +150,19 @@ class Session:
             self._writer,
             SpoolRules(
                 names,
-                names,
+                self._plan.value_names,
                 watch_columns(self._plan),
                 self._plan.job.dedupe,
                 self._trial.only if self._trial else None,
+                counts_chosen=self._plan.job.where is not None or self._plan.job.sample is not None,
             ),
             self._chunks,
             lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
             lambda number: _on_loop(loop, self._followed, number),
         )
 
-    def _rules(self) -> RowRules:
-        job = self._plan.job
+    def _rules(self, place: int) -> RowRules:
+        job, ask = self._plan.job, self._plan.ask_of(place)
         retry = RetryRules(
             job.retry.attempts,
             job.retry.backoff_s,
@@ -164,9 +170,13 @@ class Session:
             job.row_timeout_s,
             0 if job.answer is None else job.answer.repair,
             None if job.answer is None else job.answer.stand_in,
+            frozenset(map(Status, job.endpoints[place].cascade)),
         )
-        params = effective_params(job, job.endpoints[0])
-        return RowRules(self._plan.prompt, params, self._plan.schema, retry, job.empty)
+        address = None if ask.address is None else ask.address.of
+        prompt = ask.prompt
+        if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
+            prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[place]).fault)
+        return RowRules(prompt, ask.params, self._plan.schema, retry, job.empty, address, ask.parse)
 
     def _followed(self, number: int) -> None:
         """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""
@@ -183,7 +193,14 @@ class Session:
         self._run.tell(found_again(matched))
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
-        return worst_case_of(endpoint.price, max_tokens_of(self._plan.job, endpoint), provider.body)
+        return worst_case_of(self._plan.job, endpoint, provider.body)
+
+    def _priced(self, config: LaneConfig, endpoint: Endpoint, provider: WritingProvider) -> LaneConfig:
+        """The lane's configuration, with prices of its own for each body of a batch file."""
+        if not endpoint.batch:
+            return config
+        prices = BodyPrices(self._plan.job, endpoint)
+        return replace(config, price_of=prices.of, worst_usd=prices.worst_usd(provider.body))
 
     def _budget(self) -> Budget | None:
         limit_usd = self._plan.job.budget_usd

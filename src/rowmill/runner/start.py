@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rowmill.confusion import Accuracy
-from rowmill.errors import ChangedError, StopReason
+from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
-from rowmill.job import AnswerSpec, Job
-from rowmill.job.version import fingerprint
+from rowmill.job import AnswerSpec
+from rowmill.job.version import fingerprint, version_keys
+from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
+from rowmill.runner.batch_results import write_results
 from rowmill.runner.exporting import failures_path, write_failures, write_output
 from rowmill.runner.lanes import Endpoint, redactor
 from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
+from rowmill.runner.places import TablePlace, place_of, seal_of, stands
 from rowmill.runner.plan import Input, Plan
 from rowmill.runner.pricing import odd_prices
 from rowmill.runner.session import Session
@@ -64,7 +66,7 @@ class Start:
                     )
                 )
             self._warn_of_kill(reader)
-            for words in odd_prices(endpoints):
+            for words in (*odd_prices(endpoints), *(opened.notes if opened is not None else ())):
                 self._tell(Notice(words))
         finally:
             reader.close()
@@ -178,16 +180,18 @@ class Start:
             self._tell(Notice(f"no row is {' or '.join(statuses)}; there is nothing to try again"))
 
     def _set_versions(self, definition: Mapping[str, Any], *, accepted: bool) -> None:
+        keys = version_keys(self.plan.job)
+
         def task(connection: Any) -> dict[str, int]:
             return {
                 endpoint.name: changes.version_id(
                     connection,
-                    fingerprint(definition, endpoint.model),
-                    endpoint.model,
-                    {**definition, "models": {endpoint.model: definition["models"][endpoint.model]}},
+                    fingerprint(definition, key),
+                    key,
+                    {**definition, "models": {key: definition["models"][key]}},
                     accepted=accepted,
                 )
-                for endpoint in self.endpoints
+                for endpoint, key in zip(self.endpoints, keys, strict=True)
             }
 
         self._versions = self.writer.do(task)
@@ -219,7 +223,12 @@ class Start:
             if pending == 0:
                 reason, message = StopReason.FINISHED, ""
                 if self.writes_output:
-                    output, failures, found = self._write_output(reader, counts)
+                    try:
+                        output, failures, found = self._write_output(reader, counts)
+                    except (OutputError, DatabaseError) as error:
+                        if self.plan.target is None:
+                            raise
+                        reason, message = StopReason.OUTPUT, f"every row is answered, but {error}"
             elif reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
                 message = "the input has not been read to its end; run the first command again to go on"
@@ -254,15 +263,21 @@ class Start:
     def _write_output(self, reader: RunFileReader, counts: Mapping[str, int]) -> tuple[str, str | None, Found]:
         """Writes output and failures, unless they stand there already as this run file would write them."""
         job = self.plan.job
-        if _is_written(reader, job):
-            path = failures_path(job.output)
+        if stands(reader, job):
+            path = failures_path(job.stem)
             return job.output, str(path) if path.exists() else None, Found.stored(reader.fact("accuracy"))
         accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
-        write_output(reader, job, job.output, self.plan.format, accuracy=accuracy)
-        failures = write_failures(reader, job.output, counts)
+        if self.plan.format in RESULT_FORMS:
+            failures = write_results(reader, job.output, failures_path(job.output), self.plan.format).failures
+        else:
+            place = place_of(job, self.plan.format, self.plan.run_file)
+            write_output(reader, job, place, accuracy=accuracy)
+            if isinstance(place, TablePlace):
+                place.settle()
+            failures = write_failures(reader, job.stem, counts)
         found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
         writer = Writer(self.plan.run_file, bytes)
-        writer.do(lambda c: changes.remember_written(c, _seal(job), json.dumps(found)))
+        writer.do(lambda c: changes.remember_written(c, seal_of(job), json.dumps(found)))
         writer.close(None)
         return job.output, failures, found
 
@@ -287,15 +302,3 @@ def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:
     if reason is StopReason.FINISHED:
         return 3 if any(number for status, number in counts.items() if status not in GOOD) else 0
     return EXIT_CODES.get(reason, 4)
-
-
-def _seal(job: Job) -> str:
-    """What an output that was written looked like from outside; the same again means that it is untouched."""
-    stat = Path(job.output).stat()
-    expect = job.answer.expect if job.answer is not None else {}
-    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
-    return json.dumps([str(Path(job.output).absolute()), stat.st_size, stat.st_mtime_ns, shape])
-
-
-def _is_written(reader: RunFileReader, job: Job) -> bool:
-    return Path(job.output).exists() and reader.fact("written") == _seal(job)

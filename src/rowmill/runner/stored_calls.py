@@ -14,11 +14,14 @@ from rowmill.chunks import ObjectChunk
 from rowmill.codec import CodecError
 from rowmill.errors import SourceError, StopReason
 from rowmill.job import EndpointSpec
+from rowmill.job.model import effective_params
 from rowmill.ports import Chunk, Observer
 from rowmill.providers.callable import AsItIs, Outlet, Passing
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import GOOD, Outcome, Result
+from rowmill.routing import PlacedRouter
+from rowmill.runner.asks import Ask, Asks
 from rowmill.runner.calling import IN_FLIGHT, ITEM, MISSING, Called, Target, error_of
 from rowmill.runner.lanes import Endpoint
 from rowmill.runner.loop import in_thread
@@ -117,14 +120,25 @@ class StoredCalls:
 
     def _prepared(self) -> Prepared:
         """A run of calls, whose prompt passes the items on and whose answers are the values."""
-        specs = [_pinned(target.job.endpoints[0]) for target in self._targets]
+        specs = [self._spec(target) for target in self._targets]
         job = self._targets[0].job.model_copy(update={"endpoints": tuple(specs)})
         endpoints = []
         for target, spec in zip(self._targets, specs, strict=True):
             resolved = ResolvedEndpoint(target.name, "", provider="callable")
-            endpoints.append(Endpoint(spec, resolved, Credentials(resolved), given=target.provider(self._outlet)))
-        plan = Plan(job, Passing(_item_of), AsItIs(), None, Path(job.output), self._run_file, "jsonl", self._route)
+            given, quota = target.provider(self._outlet), target.name
+            endpoints.append(Endpoint(spec, resolved, Credentials(resolved), given=given, quota=quota))
+        prompt = Passing(_item_of)
+        asks = None
+        if self._route is not None:
+            each = [Ask(prompt, effective_params(job, spec)) for spec in specs]
+            asks = Asks(each, PlacedRouter(self._route, len(specs)), {})
+        plan = Plan(job, prompt, AsItIs(), None, Path(job.output), self._run_file, "jsonl", asks)
         return plan, endpoints, open_input(plan, ItemSource(self._items))
+
+    def _spec(self, target: Target) -> EndpointSpec:
+        """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
+        spec = target.job.endpoints[0]
+        return spec.model_copy(update={"in_flight": spec.pinned or IN_FLIGHT, "pin": self._route is not None})
 
     def _called(self, ended: Result) -> Called:
         if self._outlet.fatal is not None:
@@ -138,10 +152,6 @@ class StoredCalls:
                     outcome = None
                 values.append(MISSING if outcome is None else value_of(outcome))
         return Called(ended.reason, ended.message, values, bad, self._outlet.errors, kept=self._run_file)
-
-
-def _pinned(spec: EndpointSpec) -> EndpointSpec:
-    return spec if spec.pinned else spec.model_copy(update={"in_flight": IN_FLIGHT})
 
 
 def _item_of(values: Mapping[str, Any]) -> Any:

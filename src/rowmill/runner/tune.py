@@ -138,7 +138,7 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
     chunks = keep(open_input(plan).chunks, lambda i: i in drawn or (i < len(marks) and marks[i] != 0))
     writer = Writer(plan.run_file, bytes)
     try:
-        rules = SpoolRules(plan.names, plan.names, watch_columns(plan), only=frozenset())
+        rules = SpoolRules(plan.names, plan.value_names, watch_columns(plan), only=frozenset())
         spool = Spool(writer, rules, chunks, lambda _matched, _changed: None, lambda _number: None)
         spool.start()
         for _ in spool.pending():

@@ -108,7 +108,10 @@ class Behaviour:
 
 
 class Ask(NamedTuple):
-    """One request, read.  `override` is what the row itself asked for."""
+    """One request, read.  `override` is what the row itself asked for.
+
+    `shape` is the API, `parts` how many texts it is asked about at once.
+    """
 
     token: str
     override: Step | None
@@ -117,6 +120,8 @@ class Ask(NamedTuple):
     max_tokens: int | None
     schema: bytes | None
     wants_json: bool
+    shape: str = "chat"
+    parts: int = 1
 
 
 class _Message(msgspec.Struct):
@@ -154,7 +159,7 @@ def read_ask(body: bytes) -> Ask:
         length += len(text)
         if message.role == "user" and ("[[" in text or not last_text):
             last_text = text  # a repair's own question names no row
-    token, override = _token_of(last_text)
+    token, override = token_of(last_text)
     wanted = read.response_format
     schema = bytes(wanted.json_schema.schema) if wanted and wanted.json_schema else None
     return Ask(
@@ -174,7 +179,8 @@ def _text_of(content: str | list[dict[str, object]] | None) -> str:
     return "".join(str(part.get("text", "")) for part in content or ())
 
 
-def _token_of(text: str) -> tuple[str, Step | None]:
+def token_of(text: str) -> tuple[str, Step | None]:
+    """The row's token in a text, `[[token]]`, and what the row asks for."""
     found = _TOKEN.search(text)
     if found is None:
         return "", None

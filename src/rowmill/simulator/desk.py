@@ -19,6 +19,7 @@ from rowmill.simulator.counters import Counters
 from rowmill.simulator.quotas import Quotas
 from rowmill.simulator.replies import body_of
 from rowmill.simulator.script import Fault, Step, step_from
+from rowmill.simulator.shapes import read_shaped, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,15 +98,17 @@ class ServerDesk:
 
     def received(self, connection: Connection, method: str, path: str, authorization: str, body: bytes) -> None:
         if path.endswith("/chat/completions") and method == "POST":
-            self._take(connection, authorization, body)
+            self._take(connection, authorization, body, None)
+        elif (shape := shape_of(path)) is not None and method == "POST":
+            self._take(connection, authorization, body, shape)
         else:
             status, content_type, content = self._side_door(method, path, body)
             connection.reply(status, f"content-type: {content_type}\r\n", content)
 
-    def _take(self, connection: Connection, authorization: str, body: bytes) -> None:
+    def _take(self, connection: Connection, authorization: str, body: bytes, shape: str | None) -> None:
         now_s = time.monotonic()
         try:
-            ask = read_ask(body)
+            ask = read_ask(body) if shape is None else read_shaped(shape, body)
         except ValueError as fault:
             step = step_from("error", {"status": "400", "code": "invalid_json", "message": str(fault)})
             ask = Ask("", step, "", 0, None, None, False)

@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 
 from rowmill.simulator.script import Fault, Step
+from rowmill.simulator.shapes import shaped_result
 
 if TYPE_CHECKING:
     from rowmill.simulator.behaviour import Ask, Behaviour
@@ -65,6 +66,10 @@ def _completion(step: Step, ask: Ask, behaviour: Behaviour, number: int) -> Body
     if fault is not Fault.OK:
         text, finish, extra = _spoiled(fault, text)
     output_tokens = min(behaviour.output_tokens, ask.max_tokens or behaviour.output_tokens)
+    if ask.shape != "chat":
+        tokens = (ask.input_tokens, output_tokens)
+        content = shaped_result(ask, text, finish.decode(), tokens, number)
+        return Body(content, "application/json", *tokens)
     cached_tokens = int(ask.input_tokens * behaviour.cached_share)
     usage = b"null"
     if fault is not Fault.NO_USAGE:

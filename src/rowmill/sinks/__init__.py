@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 
+from rowmill.databases import Mark, Target
 from rowmill.errors import OutputError
 from rowmill.outputs import OutputColumns
 from rowmill.ports import Chunk, Sink
 from rowmill.sinks.atomic import check_writable
 from rowmill.sinks.settings import SinkSettings
 
-__all__ = ["FORMATS", "check_writable", "create_sink", "format_of"]
+__all__ = ["FORMATS", "check_target", "check_writable", "create_sink", "create_table_sink", "format_of", "table_rows"]
 
 _SINKS = {
     "jsonl": "rowmill.sinks.jsonl:JsonlSink",
@@ -31,6 +32,34 @@ def format_of(path: str) -> str:
     raise OutputError(
         f"{path}: no output format has this ending; known are {' '.join(_ENDINGS)}, or name one with --format"
     )
+
+
+def create_table_sink(
+    target: Target,
+    columns: OutputColumns,
+    chunks: Callable[[], Iterable[Chunk]],
+    marks: Sequence[Mark] = (),
+    remember: Callable[[Mark], None] = lambda mark: None,
+) -> Sink:
+    """A sink that fills a table at its commit; see `database.TableSettings`.  Raises OutputError."""
+    from rowmill.sinks.database import TableSettings, TableSink
+
+    columns.check()
+    return TableSink(TableSettings(target, columns, chunks, marks, remember))
+
+
+def check_target(target: Target, marks: Sequence[Mark] = ()) -> None:
+    """Raises OutputError unless the table could be written; changes nothing."""
+    from rowmill.sinks import database
+
+    database.check_target(target, marks)
+
+
+def table_rows(target: Target) -> int | None:
+    """How many rows stand in the table; None where it is not there.  Raises DatabaseError."""
+    from rowmill.sinks import database
+
+    return database.table_rows(target)
 
 
 def create_sink(

@@ -21,7 +21,9 @@ class ParquetSink:
 
     def __init__(self, settings: SinkSettings) -> None:
         self._path = settings.path
-        self._schema = arrow_schema(settings.chunks(), settings.columns)
+        marked = arrow_schema(settings.chunks(), settings.columns)
+        # Marks are for databases.
+        self._schema = pa.schema([field.remove_metadata() for field in marked])
         self._file = AtomicFile(settings.path)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0

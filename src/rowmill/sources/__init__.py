@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from rowmill.databases import Address
 from rowmill.errors import SourceError
+from rowmill.ports import Source
 from rowmill.sources.encodings import check_encoding
 from rowmill.sources.files import FileSource, Reader, find_files
 from rowmill.sources.lines import InputFile
 
-__all__ = ["FileSource", "open_source"]
+__all__ = ["FileSource", "open_database", "open_source"]
 
 _READERS = {
     ".csv": "rowmill.sources.csv:CsvReader",
@@ -24,6 +26,13 @@ _PACKED = (".gz", ".zst")
 _TABLES = (".csv", ".tsv")
 
 
+def open_database(address: Address, query: str | None, table_name: str | None) -> Source:
+    """The rows that the query gives, or the table holds.  Connects to nothing yet."""
+    from rowmill.sources.database import DatabaseSource
+
+    return DatabaseSource(address, query, table_name)
+
+
 def open_source(spec: str, *, encoding: str | None = None, delimiter: str | None = None) -> FileSource:
     """The source that a path, a glob or `-` (JSON lines on standard input) names.  Reads nothing yet.
 
@@ -35,7 +44,7 @@ def open_source(spec: str, *, encoding: str | None = None, delimiter: str | None
         _check_delimiter(delimiter, ".jsonl")
         return FileSource(spec, [InputFile("-", encoding)], _reader_of)
     if "://" in spec:
-        raise SourceError(f"{spec}: databases and web addresses cannot be read yet; a file or a glob can")
+        raise SourceError(f"{spec}: web addresses cannot be read yet; a file, a glob or a database can")
     paths = find_files(spec)
     endings = {path: _ending(path) for path in paths}
     _check_one_kind(endings)

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 from rowmill.chunks import ArrowChunk, ObjectChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
+from rowmill.sources.lines import BYTES_PER_CHUNK
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_CHUNK = 1000
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in parts of about 4 MB."""
+    count = max(1, -(-batch.nbytes // BYTES_PER_CHUNK))
+    step = max(1, -(-batch.num_rows // count))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 class ArrowSource:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rowmill.chunks import ArrowChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
+from rowmill.sources.arrow import pieces
 from rowmill.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ParquetReader:
             # What pandas notes about its index is no longer true of an output with more columns.
             schema = self._checked(parquet.schema_arrow).remove_metadata()
             for batch in parquet.iter_batches(batch_size=_rows_per_batch(parquet.metadata)):
-                for piece in _pieces(batch):
+                for piece in pieces(batch):
                     indices = range(first_index, first_index + piece.num_rows)
                     yield ArrowChunk(indices, piece.cast(schema))
                     first_index += piece.num_rows
@@ -79,10 +80,3 @@ def _rows_per_batch(metadata: Any) -> int:
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
     return max(1, min(ROWS_PER_CHUNK, BYTES_PER_CHUNK // max(largest, 1)))
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    count = max(1, -(-batch.nbytes // BYTES_PER_CHUNK))
-    step = max(1, -(-batch.num_rows // count))
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)

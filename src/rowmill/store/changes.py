@@ -122,3 +122,8 @@ def remember_written(connection: sqlite3.Connection, seal: str, accuracy: str) -
     """
     meta.put(connection, "written", seal)
     meta.put(connection, "accuracy", accuracy)
+
+
+def remember_table(connection: sqlite3.Connection, marks: str) -> None:
+    """Notes what was written, or is about to be, into a table of a database."""
+    meta.put(connection, "table", marks)

@@ -10,7 +10,8 @@ from rowmill.store.packing import Packer
 
 LANE_KINDS = ("throttled", "reset", "forbidden")
 UNCOUNTED_KINDS = ("throttled", "unreachable")
-TO_READ_KINDS = (None, "unread", "invalid")  # of a row that was cut off before its outcome was saved
+# Of a row that was cut off before its outcome was saved, or before the next endpoint of a cascade had answered.
+TO_READ_KINDS = (None, "unread", "invalid", "truncated", "refused", "filtered")
 RESEND, REREAD = 1, 2
 
 
@@ -18,15 +19,16 @@ def history_of(
     history: Sequence[tuple[Any, ...]],
     states: Mapping[int, int],
     packer: Packer,
-) -> tuple[dict[int, RawReply], dict[int, int], dict[int, Spent]]:
-    """Stored replies that are still to be read, attempts that looked like the lane's trouble, and what rows took.
+) -> tuple[dict[int, tuple[RawReply, int]], dict[int, int], dict[int, Spent]]:
+    """Stored replies that are still to be read with the lanes they came from; attempts that looked like the lane's
+    trouble; what rows took.
 
     What is sent anew because somebody asked for it begins at nothing.
     """
-    unread: dict[int, RawReply] = {}
+    unread: dict[int, tuple[RawReply, int]] = {}
     lane_failures: dict[int, int] = {}
     spent: dict[int, Spent] = {}
-    for index, kind, latency_s, packed, body, status_code, *taken in history:
+    for index, kind, lane, latency_s, packed, body, status_code, *taken in history:
         state = states.get(index)
         if state == 0:
             continue
@@ -37,7 +39,7 @@ def history_of(
         if body is None or (status_code or 0) >= 300:
             continue
         if state == REREAD or (state is None and kind in TO_READ_KINDS):
-            unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0)
+            unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0), lane
     return unread, lane_failures, spent
 
 

@@ -16,10 +16,10 @@ import zstandard
 
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
-from rowmill.records import Outcome, RawReply, Status
+from rowmill.records import LastAttempt, Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
-from rowmill.store.packing import Packer
+from rowmill.store.packing import PACKED_WITH_DICTIONARY, Packer
 
 STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
 
@@ -45,6 +45,9 @@ REPLIES = """
 SELECT a.id >> 16, l.endpoint, a.latency_s, a.packed, a.body
 FROM attempts AS a LEFT JOIN lanes AS l ON l.id = a.lane
 WHERE a.id > ? AND a.id < ? AND a.body IS NOT NULL AND a.status_code < 300 ORDER BY a.id
+"""
+LAST_ATTEMPTS = """
+SELECT id >> 16, kind, status_code, request_id, packed, body FROM attempts WHERE id > ? AND id < ? ORDER BY id
 """
 
 
@@ -295,6 +298,27 @@ class RunFileReader:
             index: (endpoint, RawReply(200, {}, self._packer.unpack_body(packed, body), latency_s or 0.0))
             for index, endpoint, latency_s, packed, body in found
         }
+
+    def last_attempts(self, first: int, last: int) -> Iterator[tuple[int, LastAttempt]]:
+        """The last attempt of each row from `first` to `last` that has one, in order, with one body held at a time."""
+        with connections.translated(self.path):
+            before: tuple[Any, ...] | None = None
+            for row in self._connection.execute(LAST_ATTEMPTS, (first << 16, (last + 1) << 16)):
+                if before is not None and before[0] != row[0]:
+                    yield self._last_attempt(before)
+                before = row
+            if before is not None:
+                yield self._last_attempt(before)
+
+    def _last_attempt(self, row: tuple[Any, ...]) -> tuple[int, LastAttempt]:
+        index, kind, status_code, request_id, packed, body = row
+        if packed == PACKED_WITH_DICTIONARY and self._packer.dictionary is None:
+            self._packer = Packer(meta.dictionary(self._connection))  # it came after this reader was opened
+        try:
+            unpacked = None if body is None else self._packer.unpack_body(packed, body)
+        except zstandard.ZstdError as error:
+            raise RunFileError(f"the reply to row {index} of the run file is damaged ({error})") from None
+        return index, LastAttempt(kind, status_code, request_id, unpacked)
 
     def seconds(self) -> dict[int, float]:
         """Time in flight of each row over all its attempts; for run files that hold a sample."""

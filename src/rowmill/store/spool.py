@@ -16,6 +16,7 @@ from rowmill.chunks import row_keys
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Row
+from rowmill.routing import Share
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.chunktable import StoredChunk
@@ -36,6 +37,7 @@ class SpoolRules:
     """`key_names`: columns that keys are made of (None: all); `value_names`: columns that workers need (None: all).
 
     `check_columns` is called with the names of all columns seen so far whenever a new one turns up, and may raise.
+    `counts_chosen`: a row's place is counted among the rows of the run file, not among those of the input.
     `dedupe`: of rows with one key only the first is handed out.  `only`: indices of the rows that are handed out
     (None: all that are pending).
     """
@@ -45,6 +47,7 @@ class SpoolRules:
     check_columns: Callable[[Sequence[str]], None]
     dedupe: bool = False
     only: Set[int] | None = None
+    counts_chosen: bool = False
 
 
 class Spool:
@@ -103,12 +106,17 @@ class Spool:
         """Waits for the spool's thread; reading standard input may keep it."""
         self._thread.join(timeout_s)
 
-    def pending(self) -> Iterator[Sequence[Row]]:
-        """Pending rows, a chunk at a time, in input order; blocks for chunks, raises what broke the reading off."""
+    def pending(self, share: Share | None = None) -> Iterator[Sequence[Row]]:
+        """Pending rows, a chunk at a time, in input order; blocks for chunks, raises what broke the reading off.
+
+        `share` says which rows (None: all); several may be walked at once, each in a thread of its own.
+        """
+        if share is not None and share.is_everything:
+            share = None
         reader = connections.reader(self._writer.path)
         packer = Packer(meta.dictionary(reader))
         try:
-            after = -1
+            after, place, chunks = -1, 0, 0
             while True:
                 if not self._wait_for_chunk(after):
                     return
@@ -116,12 +124,19 @@ class Spool:
                 if stored is None:
                     return
                 after = stored.id
-                yield self._pending_of(reader, stored, packer)
+                if share is None or share.may_hold(*self._span(stored, place)):
+                    yield self._pending_of(reader, stored, packer, share, place)
+                place += stored.row_count
+                chunks += 1
                 with self._state:
-                    self._fed_chunks += 1
+                    self._fed_chunks = max(self._fed_chunks, chunks)
                     self._state.notify_all()
         finally:
             reader.close()
+
+    def _span(self, stored: StoredChunk, place: int) -> tuple[int, int]:
+        """The places [first, end) of a chunk's rows, as shares count them."""
+        return (place, place + stored.row_count) if self._rules.counts_chosen else (stored.id, stored.last + 1)
 
     def _wait_for_chunk(self, after: int) -> bool:
         with self._state:
@@ -136,7 +151,9 @@ class Spool:
                 raise self._error
             return self._passed > after
 
-    def _pending_of(self, reader: sqlite3.Connection, stored: StoredChunk, packer: Packer) -> Sequence[Row]:
+    def _pending_of(
+        self, reader: sqlite3.Connection, stored: StoredChunk, packer: Packer, share: Share | None, place: int
+    ) -> Sequence[Row]:
         first, last = stored.id, stored.last
         indices = stored.indices()
         only = self._rules.only
@@ -148,33 +165,54 @@ class Spool:
         offsets = [
             at for at, index in enumerate(indices) if states.get(index, 1) != 0 and (only is None or index in only)
         ]
+        chunk: Chunk | None = None
+        strays: Mapping[int, str] = {}
+        if share is not None and offsets:
+            chunk = chunktable.load_chunk(stored, packer)
+            offsets, strays = self._claimed(chunk, offsets, share, place)
         if self._rules.dedupe and offsets:
             offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
         if not offsets:
             return ()
         history = reader.execute(
-            "SELECT id >> 16, kind, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd "
+            "SELECT id >> 16, kind, lane, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd "
             "FROM attempts WHERE id > ? AND id < ? ORDER BY id",
             (first << 16, (last + 1) << 16),
         ).fetchall()
-        chunk = chunktable.load_chunk(stored, packer)
+        if chunk is None:
+            chunk = chunktable.load_chunk(stored, packer)
         if len(offsets) < len(chunk):
+            strays = {at: strays[old] for at, old in enumerate(offsets) if old in strays}
             chunk = chunk.take(offsets)
-        if not history and not chunk.faults:
+        if not history and not chunk.faults and not strays:
             return list(map(Row, chunk.indices, chunk.values(self._rules.value_names)))
         unread, lane_failures, spent = history_of(history, states, packer)
+        endpoints = dict(reader.execute("SELECT id, endpoint FROM lanes")) if unread else {}
         return [
             Row(
                 index,
                 values,
-                chunk.faults.get(at),
-                unread.get(index),
+                Fault(0, strays[at]) if at in strays else chunk.faults.get(at),
+                unread[index][0] if index in unread else None,
                 lane_failures.get(index, 0),
                 spent.get(index),
                 states.get(index) == REREAD,
+                endpoints[unread[index][1]] if index in unread else None,
             )
             for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
         ]
+
+    def _claimed(
+        self, chunk: Chunk, offsets: Sequence[int], share: Share, place: int
+    ) -> tuple[list[int], dict[int, str]]:
+        """The offsets of rows in a share, and of some why they fail."""
+        wanted, counts = set(offsets), self._rules.counts_chosen
+        rows = enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
+        return share.claimed(
+            (at, place + at if counts else index, None if at in chunk.faults else values)
+            for at, (index, values) in rows
+            if at in wanted
+        )
 
     def _leading(self, stored: StoredChunk, offsets: Sequence[int], faults: Mapping[int, Fault]) -> list[int]:
         """Those of the offsets whose rows are to be sent; the others are written as followers."""

@@ -1,0 +1,135 @@
+"""The lanes of one run side by side: who may take over whose rows, and when none will come any more.
+
+Lanes stand in the order of the job's endpoints, which is the order of preference.  A row is meant for one lane or for
+whichever of some is free; only trouble sends it elsewhere.  It must not know how a lane sends or what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rowmill.engine.feed import Feed
+from rowmill.steps import RowState, change_lane
+
+if TYPE_CHECKING:
+    from rowmill.engine.lane import Lane
+
+
+class Roster:
+    """All lanes of a run; with one lane nothing here ever moves a row."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+
+    def add(self, lane: Lane) -> int:
+        """Takes a lane on; its place in the order."""
+        self.lanes.append(lane)
+        return len(self.lanes) - 1
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is more than one lane."""
+        return len(self.lanes) > 1
+
+    def named(self, endpoint: str | None) -> Lane | None:
+        """The lane of that name that still runs."""
+        found = (lane for lane in self.lanes if lane.config.name == endpoint and lane.health.parked is None)
+        return next(found, None)
+
+    def heir(self, lane: Lane, state: RowState) -> Lane | None:
+        """Who takes a row of `lane`, which is in trouble, over now; None where the row had better wait."""
+        if lane.config.pin:
+            return None
+        candidates = list(self._candidates(lane, state))
+        well = next((other for other in candidates if not other.health.in_trouble), None)
+        if well is None and lane.health.parked is not None:
+            return next((other for other in candidates if other.health.parked is None), None)
+        return well
+
+    def next_after(self, lane: Lane, state: RowState) -> Lane | None:
+        """Who is asked next in a cascade."""
+        later = self.lanes[lane.place + 1 :]
+        return next((one for one in later if one.health.parked is None and one.place not in state.passed), None)
+
+    def probe_for(self, lane: Lane) -> RowState | None:
+        """A row that waits in another lane's trouble, for `lane` to probe with, which has none of its own."""
+        for other in self.lanes:
+            if other is lane or other.config.pin or not other.health.in_trouble:
+                continue
+            state = other.give(partial(self._may_take, lane, other))
+            if state is not None:
+                change_lane(state, other.place, lane.place)
+                return state
+        return None
+
+    def troubled(self, lane: Lane) -> None:
+        """`lane` has got into trouble, or deeper: others take over what they may."""
+        if self.is_shared:
+            self._share_feeds()
+            lane.shed()
+
+    def well_again(self) -> None:
+        """A lane works again: it may take over what waits elsewhere, and has its own rows for itself."""
+        if not self.is_shared:
+            return
+        self._share_feeds()
+        for other in self.lanes:
+            if other.health.in_trouble:
+                other.shed()
+
+    def is_over(self) -> bool:
+        """Whether no lane will have anything to do any more."""
+        if any(lane.in_flight or lane.waiting for lane in self.lanes):
+            return False
+        return all(feed.exhausted or not takers for feed, takers in self._takers())
+
+    def is_last_row(self) -> bool:
+        """Whether the row at hand is the only one left."""
+        if sum(lane.in_flight for lane in self.lanes) > 1 or any(lane.waiting for lane in self.lanes):
+            return False
+        return all(feed.exhausted for lane in self.lanes for feed, _ in lane.feeds)
+
+    def wake_all(self) -> None:
+        """Lets every worker look again."""
+        for lane in self.lanes:
+            lane.wake_all()
+
+    def _candidates(self, lane: Lane, state: RowState) -> Iterator[Lane]:
+        """Who else may take the row, the best first: those it is meant for, and from a broken lane then all others."""
+        meant = [one for one in self.lanes if self._is_meant(one, state)]
+        rest = [one for one in self.lanes if one not in meant] if lane.health.is_broken else []
+        return (one for one in (*meant, *rest) if one is not lane and one.place not in state.passed)
+
+    def _may_take(self, heir: Lane, lane: Lane, state: RowState) -> bool:
+        return heir in self._candidates(lane, state)
+
+    def _is_meant(self, lane: Lane, state: RowState) -> bool:
+        return lane.home is None if state.home is None else lane.place == state.home
+
+    def _share_feeds(self) -> None:
+        """Gives each lane its own feed, and those of lanes that are all broken to the first that may take them over."""
+        owners: dict[Feed, list[Lane]] = {}
+        for lane in self.lanes:
+            lane.feeds = [lane.own_feed]
+            owners.setdefault(lane.own_feed[0], []).append(lane)
+        for members in owners.values():
+            heir = self._heir_of_all(members)
+            if heir is not None:
+                heir.feeds.append(members[0].own_feed)
+                heir.wake()
+
+    def _heir_of_all(self, members: Sequence[Lane]) -> Lane | None:
+        if not all(one.health.is_broken for one in members) or all(one.config.pin for one in members):
+            return None
+        others = [one for one in self.lanes if one not in members]
+        well = next((one for one in others if not one.health.in_trouble), None)
+        if well is None and all(one.health.parked is not None for one in members):
+            return next((one for one in others if one.health.parked is None), None)
+        return well
+
+    def _takers(self) -> Iterator[tuple[Feed, bool]]:
+        """Every feed, and whether a lane that runs takes rows from it."""
+        taken = {feed for lane in self.lanes if lane.health.parked is None for feed, _ in lane.feeds}
+        return ((feed, feed in taken) for feed in {lane.own_feed[0] for lane in self.lanes})

@@ -1,0 +1,69 @@
+"""What the bodies of a batch file cost: each names its own model, and may be answered by another tier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+from rowmill.chunks import decode_json
+from rowmill.job import Job
+from rowmill.job.model import effective_params
+from rowmill.prices import Price, price_of
+from rowmill.providers.presets import sells_tokens
+from rowmill.records import Body, Request
+from rowmill.runner.lanes import Endpoint
+
+MOST_REMEMBERED = 1000
+
+
+class BodyPrices:
+    """Prices at one endpoint, looked up once a model; the one that the job states is that of all."""
+
+    def __init__(self, job: Job, endpoint: Endpoint, today: date | None = None) -> None:
+        self._stated = endpoint.price if endpoint.spec.price is not None else None
+        self._preset = endpoint.resolved.preset if sells_tokens(endpoint.resolved) else None
+        self._model = endpoint.resolved.model
+        self._tier = effective_params(job, endpoint.spec).get("service_tier")
+        self._today = today or date.today()
+        self._known: dict[tuple[str, object], Price | None] = {}
+
+    def of(self, request: Request) -> Price | None:
+        """What the request's tokens cost, None where it is unknown."""
+        assert request.body is not None
+        return self._price(request.body)
+
+    def worst_usd(self, content: Callable[[Request], bytes]) -> Callable[[Request], float]:
+        """What a request may cost at most; nothing where no bound is known, which `fault` has refused by then."""
+
+        def worst(request: Request) -> float:
+            assert request.body is not None
+            price, most_tokens = self._price(request.body), request.body.max_tokens
+            if price is None or most_tokens is None:
+                return 0.0
+            return price.worst_case(len(content(request)), most_tokens)
+
+        return worst
+
+    def fault(self, body: Body) -> str | None:
+        """Why a budget cannot be held with this body, None where it can."""
+        if self._price(body) is None:
+            return (
+                f"the price of {body.model or self._model} is unknown, and the budget cannot be held without it: "
+                "state one in a job file (endpoints: price)"
+            )
+        if body.max_tokens is None:
+            return "the body does not limit its answer, and the budget cannot be held without that: add --max-tokens N"
+        return None
+
+    def _price(self, body: Body) -> Price | None:
+        if self._stated is not None or self._preset is None:
+            return self._stated
+        model = body.model or self._model
+        tier = decode_json(body.content).get("service_tier") if b'"service_tier"' in body.content else self._tier
+        key = (model, tier if isinstance(tier, str) else None)
+        if key not in self._known:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            context = {"service_tier": tier} if isinstance(tier, str) else {}
+            self._known[key] = price_of(model, self._preset, today=self._today, context=context)
+        return self._known[key]

@@ -1,0 +1,120 @@
+"""Where an output goes: a file, or a table of a database; how the run knows again what it wrote there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rowmill.databases import Mark, Target
+from rowmill.job import Job
+from rowmill.outputs import OutputColumns
+from rowmill.ports import Chunk, Sink
+from rowmill.sinks import check_target, create_sink, create_table_sink, table_rows
+from rowmill.store import changes
+from rowmill.store.reader import RunFileReader
+from rowmill.store.writer import Writer
+
+Chunks = Callable[[], Iterable[Chunk]]
+
+
+class Place(Protocol):
+    """Opens the sink of one output."""
+
+    def open(self, columns: OutputColumns, chunks: Chunks) -> Sink:
+        """A sink for these columns; raises OutputError."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """A file in one of the formats of `sinks`."""
+
+    path: str
+    format: str
+    escape_formulas: bool = False
+
+    def open(self, columns: OutputColumns, chunks: Chunks) -> Sink:
+        """A sink that has opened its temporary file."""
+        return create_sink(self.path, self.format, columns, chunks, self.escape_formulas)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """A table; with a run file, which remembers what was written, it is never written twice by accident."""
+
+    target: Target
+    run_file: Path | None = None
+
+    def open(self, columns: OutputColumns, chunks: Chunks) -> Sink:
+        """A sink that is connected and has made its temporary table."""
+        if self.run_file is None:
+            return create_table_sink(self.target, columns, chunks)
+        marks = _marks_in(self.run_file)
+        return create_table_sink(self.target, columns, chunks, marks, lambda mark: self._remember([*marks, mark]))
+
+    def settle(self) -> None:
+        """Notes that what the last mark announced has happened."""
+        assert self.run_file is not None
+        *_, last = _marks_in(self.run_file)
+        settled = asdict(last) | {"settled": True}
+        self._remember([Mark(**settled)])
+
+    def _remember(self, marks: list[Mark]) -> None:
+        assert self.run_file is not None
+        text = json.dumps([asdict(mark) for mark in marks], ensure_ascii=False)
+        writer = Writer(self.run_file, bytes)
+        try:
+            writer.do(lambda connection: changes.remember_table(connection, text))
+        finally:
+            writer.close(None)
+
+
+def marks_of(reader: RunFileReader) -> list[Mark]:
+    """What the run has written into tables, or was about to."""
+    found = json.loads(reader.fact("table") or "[]")
+    return [Mark(**{**mark, "names": tuple(mark["names"])}) for mark in found]
+
+
+def _marks_in(run_file: Path) -> list[Mark]:
+    reader = RunFileReader(run_file, checked=False)
+    try:
+        return marks_of(reader)
+    finally:
+        reader.close()
+
+
+def place_of(job: Job, format: str, run_file: Path) -> FilePlace | TablePlace:
+    """Where a job's output goes."""
+    if job.target is not None:
+        return TablePlace(job.target, run_file)
+    return FilePlace(job.output, format, job.escape_formulas)
+
+
+def check_place(target: Target, run_file: Path) -> None:
+    """Raises OutputError where a table that the run would make is there, or the key of an upsert is not."""
+    check_target(target, _marks_in(run_file) if run_file.exists() else ())
+
+
+def seal_of(job: Job) -> str:
+    """What an output that was written looked like from outside; the same again means that it is untouched."""
+    expect = job.answer.expect if job.answer is not None else {}
+    shape = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
+    target = job.target
+    if target is not None:
+        return json.dumps([str(target.address), target.table_name, target.mode, target.id, shape])
+    stat = Path(job.output).stat()
+    return json.dumps([str(Path(job.output).absolute()), stat.st_size, stat.st_mtime_ns, shape])
+
+
+def stands(reader: RunFileReader, job: Job) -> bool:
+    """Whether the output stands there as this run file would write it.  Raises DatabaseError."""
+    target = job.target
+    if target is None:
+        return Path(job.output).exists() and reader.fact("written") == seal_of(job)
+    marks = [mark for mark in marks_of(reader) if mark.settled and mark.is_of(target)]
+    if reader.fact("written") != seal_of(job) or not marks:
+        return False
+    rows = table_rows(target)
+    return rows is not None and (target.mode in ("append", "upsert") or rows == marks[-1].rows)

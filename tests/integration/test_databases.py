@@ -1,0 +1,259 @@
+"""Runs out of databases and into them, by the command line, with connections that break."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+import subprocess
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from tests.workplace import Workplace, until
+
+if TYPE_CHECKING:
+    from tests.postgresql import Server
+
+NUMBERS = itertools.count()
+READ = "SELECT n AS id, '[[row-' || n || ']] text' AS text FROM generate_series(0, {most}) AS n"
+
+
+@pytest.fixture
+def table(postgresql: Server) -> str:
+    """The name of a table that is not there yet."""
+    return f"labels_{next(NUMBERS)}"
+
+
+def tokens_are_own(server: Server, table: str, rows: int) -> bool:
+    counts = f"SELECT count(*), count(DISTINCT id), sum((answer = 'row-' || id)::int) FROM {table}"
+    return server.rows(counts) == [(rows, rows, rows)]
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err, err
+    return process.returncode, err
+
+
+def test_rows_of_postgresql_are_labelled_and_written_back_by_upsert_twice(
+    place: Workplace, postgresql: Server, table: str
+) -> None:
+    asked = ["--query", READ.format(most=2_999), "-o", postgresql.url, "--table", table, "--mode", "upsert"]
+    ended = place.run(*asked, "--id", "id", source=postgresql.url)
+    assert ended.code == 0, ended.err
+    assert tokens_are_own(postgresql, table, 3_000)
+    run_file = f"postgres.{table}.rowmill"
+    assert f"run file   {run_file}" in ended.err
+    once = postgresql.rows(f"SELECT * FROM {table} ORDER BY id")
+    exported = place.rowmill("export", run_file, "-o", postgresql.url, *asked[4:], "--id", "id")
+    assert exported.err == f"3,000 rows written to table {table} of {postgresql.url}\n"
+    assert postgresql.rows(f"SELECT * FROM {table} ORDER BY id") == once
+    assert place.run(*asked, "--id", "id", source=postgresql.url).code == 0
+    assert place.request_total() == 3_000
+
+
+def test_a_connection_cut_in_the_middle_of_reading_loses_nothing(
+    place: Workplace, postgresql: Server, table: str
+) -> None:
+    postgresql.sql("CREATE TABLE stopper (at bigint)", "INSERT INTO stopper VALUES (5000)")
+    # The order is another one each time; the query hangs at row 5,000 as long as the stopper says so.
+    query = (
+        "SELECT id, text, CASE WHEN n = (SELECT at FROM stopper) THEN pg_sleep(60) END IS NULL AS x FROM "
+        "(SELECT id, text || repeat('.', 500) AS text, row_number() OVER (ORDER BY random()) AS n "
+        f"FROM ({READ.format(most=5_999)}) AS a) AS b"
+    )
+    asked = ["--query", query, "-o", postgresql.url, "--table", table, "--mode", "upsert", "--id", "id"]
+    process = place.start(*asked, source=postgresql.url)
+    until(lambda: place.request_total() >= 1_000, process)
+    assert postgresql.cut() == 1
+    code, err = finish(process)
+    assert code == 4
+    assert "broke off after" in err
+    assert "run the same command again" in err
+    assert postgresql.value(f"SELECT to_regclass('{table}')::text") is None
+    postgresql.sql("DROP TABLE stopper", "CREATE TABLE stopper (at bigint)")
+    ended = place.run(*asked, source=postgresql.url)
+    postgresql.sql("DROP TABLE stopper")
+    assert ended.code == 0, ended.err
+    assert tokens_are_own(postgresql, table, 6_000)
+    assert place.request_total() == 6_000
+
+
+def test_a_connection_cut_in_the_middle_of_writing_leaves_the_table_and_loses_nothing(
+    place: Workplace, postgresql: Server, table: str
+) -> None:
+    postgresql.sql(f"CREATE TABLE {table} (id text, answer text)", f"INSERT INTO {table} VALUES ('9', 'old')")
+    place.write_rows(200)
+    asked = ["-o", postgresql.url, "--table", table, "--mode", "append"]
+    with postgresql.locked(table):
+        process = place.start(*asked)
+        until(postgresql.waiting, process)
+        assert postgresql.cut() == 1
+        code, err = finish(process)
+    assert code == 4
+    assert f"every row is answered, but table {table} of {postgresql.url} could not be written and is as it was" in err
+    assert postgresql.rows(f"SELECT * FROM {table}") == [("9", "old")]
+    assert place.run(*asked).code == 0
+    assert postgresql.value(f"SELECT count(*) FROM {table}") == 201
+    assert place.run(*asked).code == 0
+    assert postgresql.value(f"SELECT count(*) FROM {table}") == 201
+    assert place.request_total() == 200
+
+
+def test_a_database_that_is_not_there_is_refused_before_anything_is_sent(place: Workplace) -> None:
+    place.write_rows(2)
+    nowhere = "postgresql://boss:s3cret@127.0.0.1:1/shop"
+    ended = place.run("-o", nowhere, "--table", "t")
+    assert ended.code == 2
+    assert "table t of postgresql://boss@127.0.0.1:1/shop cannot be written: " in ended.err
+    assert "Connection refused" in ended.err
+    assert place.run("--query", "SELECT 1", source=nowhere).code == 2
+    assert list(place.folder.glob("*rowmill*")) == []
+    assert place.request_total() == 0
+
+
+def test_a_table_of_others_is_refused_before_anything_is_sent(place: Workplace, postgresql: Server, table: str) -> None:
+    postgresql.sql(f"CREATE TABLE {table} (id bigint)")
+    place.write_rows(2)
+    ended = place.run("-o", postgresql.url, "--table", table)
+    assert ended.code == 2
+    assert "exists: it is not overwritten" in ended.err
+    assert place.request_total() == 0
+
+
+def test_a_password_is_in_no_file_and_no_message(place: Workplace, postgresql: Server, table: str) -> None:
+    place.write_rows(20)
+    password = postgresql.password_url.split(":")[2].split("@")[0]
+    ended = place.run("-o", postgresql.password_url, "--table", table, "--json")
+    assert ended.code == 0, ended.err
+    assert ended.json()["output"] == postgresql.locked_url
+    again = place.rowmill("retry", f"postgres.{table}.rowmill", "--status", "ok")
+    assert again.code == 2
+    assert "PGPASSWORD" in again.err
+    named = place.rowmill("retry", f"postgres.{table}.rowmill", "--status", "ok", env={"PGPASSWORD": password})
+    assert named.code == 0, named.err
+    assert all(password not in one.out + one.err for one in (ended, again, named))
+    assert all(password.encode() not in path.read_bytes() for path in place.folder.iterdir())
+
+
+def test_a_password_may_come_from_a_variable(place: Workplace, postgresql: Server) -> None:
+    url = postgresql.locked_url.replace("guest@", "guest:$SHOP_PASSWORD@")
+    asked = ["--query", READ.format(most=3)]
+    missing = place.run(*asked, source=url)
+    assert missing.code == 2
+    assert "SHOP_PASSWORD, which is not set" in missing.err
+    password = postgresql.password_url.split(":")[2].split("@")[0]
+    ended = place.rowmill(*place.arguments(url, *asked), env={"SHOP_PASSWORD": password})
+    assert ended.code == 0, ended.err
+    assert len(place.output()) == 4
+
+
+def test_a_job_file_names_databases_beside_it(place: Workplace) -> None:
+    with sqlite3.connect(place.folder / "in.db") as connection:
+        connection.execute("CREATE TABLE reviews (id INTEGER, text TEXT, raw BLOB)")
+        connection.executemany(
+            "INSERT INTO reviews VALUES (?, ?, ?)", [(n, f"[[row-{n}]]", b"\x00\xff") for n in (1, 2)]
+        )
+    job = {
+        "source": "sqlite:///in.db",
+        "query": "SELECT * FROM reviews",
+        "prompt": "{{ text }}",
+        "endpoints": [{"model": "sim", "url": place.simulator.url}],
+        "output": "duckdb:///out.db",
+        "table": "labels",
+    }
+    place.write("job.yaml", json.dumps(job))
+    elsewhere = place.folder / "elsewhere"
+    elsewhere.mkdir()
+    ended = Workplace(elsewhere, place.simulator).rowmill("run", "../job.yaml")
+    assert ended.code == 0, ended.err
+    with duckdb.connect(str(place.folder / "out.db"), read_only=True) as connection:
+        found = connection.execute("SELECT id, raw, answer, _status FROM labels ORDER BY id").fetchall()
+    assert found == [(1, b"\x00\xff", "row-1", "ok"), (2, b"\x00\xff", "row-2", "ok")]
+    assert (place.folder / "out.db.labels.rowmill").exists()
+
+
+def test_rows_that_ended_badly_are_in_a_file_beside_the_run_file(place: Workplace) -> None:
+    place.write("in.csv", "id,text\n1,[[row-1]]\n2,\n")
+    ended = place.run("-o", "sqlite:///out.db", "--table", "labels", "--empty", "fail")
+    assert ended.code == 3, ended.err
+    [failed] = place.output("out.db.labels.failed.jsonl")
+    assert (failed["id"], failed["_rowmill"]["status"]) == ("2", "failed")
+
+
+def test_a_key_that_is_not_unique_is_refused_before_anything_is_sent(place: Workplace) -> None:
+    place.write("in.csv", "id,text\n1,a\n2,b\n1,c\n")
+    ended = place.run("-o", "sqlite:///out.db", "--table", "labels", "--mode", "upsert", "--id", "id")
+    assert ended.code == 2
+    assert "rows 0 and 2 with the same" in ended.err
+    assert place.request_total() == 0
+
+
+def test_a_run_of_a_file_is_exported_into_a_database(place: Workplace) -> None:
+    place.write_rows(5)
+    assert place.run().code == 0
+    into = ["export", "out.jsonl", "-o", "duckdb:///out.db", "--table", "labels"]
+    assert place.rowmill(*into).code == 0
+    refused = place.rowmill(*into)
+    assert (refused.code, "exists: it is not overwritten" in refused.err) == (2, True)
+    assert place.rowmill(*into, "--mode", "upsert", "--id", "id").code == 0
+    assert place.rowmill("export", "out.jsonl", "-o", "again.csv", "--table", "labels").code == 2
+    with duckdb.connect(str(place.folder / "out.db"), read_only=True) as connection:
+        assert connection.execute("SELECT count(*), min(answer) FROM labels").fetchall() == [(5, "row-0")]
+
+
+def test_a_database_named_in_place_of_its_run_file_is_refused_with_advice(place: Workplace) -> None:
+    ended = place.rowmill("status", "postgresql://h/shop")
+    assert ended.code == 2
+    assert "name the run file in place of the database" in ended.err
+
+
+def test_types_of_postgresql_come_into_parquet_exactly(place: Workplace, postgresql: Server) -> None:
+    query = (
+        "SELECT 'x' AS text, 9223372036854775807 AS big, 12.50::numeric(10,2) AS price, 1e30::numeric AS free, "
+        "'2024-02-29 12:00+02'::timestamptz AS at, '{\"a\": 1}'::jsonb AS doc, ARRAY[1, NULL] AS list, "
+        "'\\x00ff'::bytea AS raw, NULL::bool AS nothing, '1 day'::interval AS lapse, "
+        "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid AS key"
+    )
+    ended = place.run("--query", query, "-o", "out.parquet", "-p", "{{ text }}", source=postgresql.url)
+    assert ended.code == 0, ended.err
+    out = pq.read_table(place.folder / "out.parquet").select(range(11))
+    assert [str(kind) for kind in out.schema.types] == [
+        "string",
+        "int64",
+        "decimal128(10, 2)",
+        "string",
+        "timestamp[us, tz=UTC]",
+        "string",
+        "list<element: int32>",
+        "binary",
+        "bool",
+        "string",
+        "string",
+    ]
+    [row] = out.to_pylist()
+    assert row["big"] == 2**63 - 1
+    assert row["free"] == "1" + "0" * 30
+    assert (row["doc"], row["list"], row["raw"], row["lapse"]) == ('{"a": 1}', [1, None], b"\x00\xff", "1 day")
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT 'infinity'::date AS until", 'select column "until" as text'),
+        ("SELECT ARRAY[[1, 2]] AS tags", 'select to_jsonb("tags")'),
+        ("SELECT 'NaN'::numeric(5,2) AS price", "column price holds what is no number"),
+        ("SELECT 1 AS a, 2 AS a", "more than one column named a"),
+        ("SELECT * FROM nowhere", 'relation "nowhere" does not exist'),
+        ("CREATE TABLE made (a int)", "cannot be read"),
+    ],
+)
+def test_what_cannot_come_exactly_is_refused_by_name(
+    place: Workplace, postgresql: Server, query: str, words: str
+) -> None:
+    ended = place.run("--query", query, "-p", "x", source=postgresql.url)
+    assert ended.code == 2
+    assert words in ended.err
+    assert "Traceback" not in ended.err
