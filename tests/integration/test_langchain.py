@@ -483,6 +483,25 @@ def test_a_slow_chain_keeps_no_input_from_a_quick_one(tmp_path: Path) -> None:
         assert runnable.batch(list(range(150))) == list(range(150))
 
 
+class Unauthorised(Exception):
+    status_code = 401
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_chain_that_is_out_gives_its_inputs_to_no_other(tmp_path: Path, is_stored: bool) -> None:
+    def refuse(n: int) -> Any:
+        raise Unauthorised(n)
+
+    counting = Counting()
+    chains: dict[str, Runnable[int, Any]] = {"out": RunnableLambda(refuse), "well": counting.named("well")}
+    stored: dict[str, Any] = {"run_file": tmp_path / "x.rowmill"} if is_stored else {}
+    runnable = RunnableBatch(chains, route=lambda n: "out" if n % 2 else "well", attempts=2, **stored)
+    found: list[Any] = runnable.batch(list(range(40)), return_exceptions=True)
+    assert found[::2] == [("well", n) for n in range(0, 40, 2)]
+    assert {type(value) for value in found[1::2]} == {rowmill.StoppedError}
+    assert sorted(counting.calls) == list(range(0, 40, 2))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_failed_row_of_a_run_file_is_tried_again_when_told_to(tmp_path: Path, way: str) -> None:
     counting = Counting()

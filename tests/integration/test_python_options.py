@@ -55,6 +55,17 @@ def test_endpoints_are_mappings_as_in_a_job_file(place: Workplace) -> None:
     assert [row["answer"] for row in found] == [f"row-{n}" for n in range(4)]
 
 
+def test_several_endpoints_share_the_rows_as_they_are_told(place: Workplace) -> None:
+    first, rest = ({"model": name, "url": place.simulator.url} for name in ("dear", "cheap"))
+    found = rowmill.map(TEXTS, prompt="{{ text }}", endpoints=[{**first, "take": 2}, rest])
+    assert [(row["_endpoint"], row["answer"]) for row in found] == [
+        ("dear", "row-0"),
+        ("dear", "row-1"),
+        ("cheap", "row-2"),
+        ("cheap", "row-3"),
+    ]
+
+
 def test_equal_rows_are_sent_once_where_that_is_asked_for(place: Workplace) -> None:
     found = rowmill.map([TEXTS[0]] * 5, **asked(place.simulator, dedupe=True))
     assert [row["answer"] for row in found] == ["row-0"] * 5
