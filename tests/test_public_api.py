@@ -33,6 +33,15 @@ RUN = ["source", "prompt", "model", "output", "answer", "options"]
 MAP = ["rows", "prompt", "model", "answer", "call", "options"]
 PARAMETERS = {"run": RUN, "arun": RUN, "map": MAP, "amap": MAP}
 ASK_OPTIONS = {
+    "repair",
+    "price",
+    "http",
+    "fallback_for",
+    "fallback",
+    "expect",
+    "endpoints",
+    "dedupe",
+    "budget_usd",
     "answer_prefix",
     "attempts",
     "backoff_s",
@@ -65,6 +74,8 @@ ASK_OPTIONS = {
     "url",
 }
 RUN_OPTIONS = ASK_OPTIONS | {
+    "approve",
+    "pilot",
     "delimiter",
     "encoding",
     "escape_formulas",
@@ -81,7 +92,7 @@ RUN_OPTIONS = ASK_OPTIONS | {
     "split_rows",
     "where",
 }
-MAP_OPTIONS = ASK_OPTIONS | {"retry"}
+MAP_OPTIONS = ASK_OPTIONS | {"on_error", "retry"}
 CALL_OPTIONS = {
     "attempts",
     "backoff_s",
@@ -89,12 +100,25 @@ CALL_OPTIONS = {
     "in_flight",
     "max_backoff_s",
     "max_duration_s",
+    "max_failure_rate",
     "max_outage_s",
     "on_change",
     "on_error",
     "progress",
     "retry",
     "row_timeout_s",
+    "rpm",
+    "run_file",
+    "timeout_s",
+    "version",
+}
+BATCH_OPTIONS = {
+    "attempts",
+    "backoff_s",
+    "max_backoff_s",
+    "max_duration_s",
+    "on_change",
+    "retry",
     "rpm",
     "run_file",
     "timeout_s",
@@ -139,6 +163,24 @@ def test_run_and_map_take_these_options() -> None:
     assert set(CallOptions.__annotations__) == CALL_OPTIONS
 
 
+def test_everything_that_a_job_file_says_can_be_said_in_python() -> None:
+    from rowmill.api.options import MapOptions, RunOptions
+    from rowmill.job import AnswerSpec, Job, RetrySpec
+
+    said = {*RunOptions.__annotations__, *MapOptions.__annotations__, *RUN}
+    parts: list[Any] = [Job, AnswerSpec, RetrySpec]  # and all of an endpoint in `endpoints`
+    keys = {field.alias or name for part in parts for name, field in part.model_fields.items()}
+    assert keys - said == {"schema"}  # which `answer` is
+
+
+def test_batches_take_these_options() -> None:
+    from rowmill.integrations.langchain import BatchOptions, RunnableBatch
+
+    assert set(BatchOptions.__annotations__) == BATCH_OPTIONS
+    parameters = ["chains", "route", "max_concurrency", "options"]
+    assert list(inspect.signature(RunnableBatch).parameters) == parameters
+
+
 def test_a_result_has_these_members() -> None:
     assert [name for name in dir(rowmill.Result) if not name.startswith("_")] == RESULT
 
@@ -159,3 +201,9 @@ def test_importing_the_package_loads_none_of_its_libraries() -> None:
     code = f"import sys, rowmill; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_langchain_its_part_says_what_to_install() -> None:
+    code = "import sys; sys.modules['langchain_core'] = None; import rowmill.integrations.langchain"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'rowmill[langchain]'" in done.stderr.splitlines()[-1]

@@ -21,8 +21,9 @@ from rowmill.errors import RowmillError
 
 TAG = "$rowmill"
 _DEEPEST = 100
-_SUBCLASSED = (int, float, list, tuple, dict)
+_SUBCLASSED = (str, int, float, list, tuple, dict)
 _PLAIN = frozenset({str, int, bool, type(None)})
+_SUBCLASS = f'{{"{TAG}":"subclass"'
 
 
 class CodecError(RowmillError):
@@ -43,6 +44,33 @@ def decode(text: bytes | str) -> Any:
     return from_tree(json.loads(text))
 
 
+def encode_proven(value: Any) -> bytes:
+    """As `encode`, of a value that has been seen to come back: read again, it is written as the same text.
+
+    Raises CodecError for one that does not.
+    """
+    body = encode(value)
+    # JSON's own values stand as they are; whatever else there is has the tag somewhere.
+    if TAG.encode() in body and encode(decode(body)) != body:
+        raise CodecError(f"a {type(value).__qualname__} does not come back as it was")
+    return body
+
+
+def readable(text: str) -> dict[str, Any] | None:
+    """An encoded subclass of str as its text and its class, for people to read; None for any other value."""
+    if not text.startswith(_SUBCLASS):
+        return None
+    tree = json.loads(text)
+    return {"answer": tree["value"], "class": tree["class"]} if isinstance(tree["value"], str) else None
+
+
+def decode_readable(stored: Mapping[str, Any]) -> Any:
+    """The value of a stored answer: what `readable` took apart, or what `encode` wrote, parsed already."""
+    if "class" in stored:
+        return from_tree(_tagged("subclass", stored["answer"], stored["class"]))
+    return from_tree(stored["answer"])
+
+
 def to_tree(value: Any, place: str = "", depth: int = 0) -> Any:
     """The value as JSON's own values.  Raises CodecError."""
     kind = type(value)
@@ -59,8 +87,10 @@ def to_tree(value: Any, place: str = "", depth: int = 0) -> Any:
     if kind in _SCALARS:
         name, write, _ = _SCALARS[kind]
         return _tagged(name, write(value))
-    if kind in (tuple, set, frozenset):
-        return _tagged(kind.__name__, [to_tree(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)])
+    if kind is tuple:
+        return _tagged("tuple", [to_tree(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)])
+    if kind in (set, frozenset):  # sorted, so that equal sets have equal trees
+        return _tagged(kind.__name__, sorted((to_tree(item, place, depth + 1) for item in value), key=json.dumps))
     return _object_tree(value, place, depth)
 
 
@@ -75,33 +105,50 @@ def _dict_tree(value: dict[Any, Any], place: str, depth: int) -> Any:
 
 
 def _object_tree(value: Any, place: str, depth: int) -> Any:
-    """Enums, pydantic models (so LangChain's messages), dataclasses and subclasses, by the name of their class.
-
-    A subclass of str is stored as the text that it is: LangChain's parsers make such, and exports show them.
-    """
+    """Enums, pydantic models (so LangChain's messages), dataclasses and subclasses, by the name of their class."""
     kind = type(value)
     if isinstance(value, enum.Enum):
         return _tagged("enum", value.name, _name_of(kind, place))
     if hasattr(kind, "__pydantic_validator__") and hasattr(value, "model_dump"):
-        fields = value.model_dump(mode="python", round_trip=True)
-        return _tagged("model", to_tree(fields, place, depth + 1), _name_of(kind, place))
+        return _model_tree(value, place, depth)
     if dataclasses.is_dataclass(kind):
-        fields = {
-            field.name: to_tree(getattr(value, field.name), f"{place}.{field.name}", depth + 1)
-            for field in dataclasses.fields(value)
-        }
-        return _tagged("dataclass", fields, _name_of(kind, place))
-    if isinstance(value, str):
-        return str.__str__(value)
-    plain: Any
+        names = [field.name for field in dataclasses.fields(value)]
+        return _tagged(
+            "dataclass", _parts({name: getattr(value, name) for name in names}, place, depth), _name_of(kind, place)
+        )
     for plain in _SUBCLASSED:
         if isinstance(value, plain):
-            return _tagged("subclass", to_tree(plain(value), place, depth + 1), _name_of(kind, place))
+            return _subclass_tree(value, plain, place, depth)
     raise CodecError(
         f"{place or 'the value'} is of type {kind.__module__}.{kind.__qualname__}, which a run file cannot hold: "
         "JSON's types, dates, bytes, pydantic models, dataclasses, enums and LangChain messages can be stored; "
         "without run_file any object is kept"
     )
+
+
+def _model_tree(value: Any, place: str, depth: int) -> Any:
+    """Fields, extras and private attributes as the objects that they are, so that each keeps its own class."""
+    kind = type(value)
+    if kind.__pydantic_root_model__:
+        return _tagged("model", to_tree(value.root, place, depth + 1), _name_of(kind, place))
+    state = {name: value.__dict__[name] for name in kind.model_fields if name in value.__dict__}
+    parts = _parts({**state, **(value.__pydantic_extra__ or {})}, place, depth)
+    tree = _tagged("model", parts, _name_of(kind, place))
+    if value.__pydantic_private__:
+        tree["private"] = _parts(value.__pydantic_private__, place, depth)
+    return tree
+
+
+def _parts(state: Mapping[str, Any], place: str, depth: int) -> dict[str, Any]:
+    return {name: to_tree(part, f"{place}.{name}", depth + 1) for name, part in state.items()}
+
+
+def _subclass_tree(value: Any, plain: Any, place: str, depth: int) -> Any:
+    if getattr(value, "__dict__", None):
+        names = ", ".join(value.__dict__)
+        raise CodecError(f"{place or 'the value'} is a {type(value).__qualname__} with attributes ({names})")
+    bare = str.__str__(value) if plain is str else plain(value)
+    return _tagged("subclass", to_tree(bare, place, depth + 1), _name_of(type(value), place))
 
 
 def from_tree(tree: Any) -> Any:
@@ -116,7 +163,10 @@ def from_tree(tree: Any) -> Any:
     if name in _READ:
         return _READ[name](content)
     try:
-        return _object_from(name, content, _class_at(str(tree.get("class"))))
+        made = _object_from(name, content, _class_at(str(tree.get("class"))))
+        if "private" in tree:
+            object.__setattr__(made, "__pydantic_private__", _from_parts(tree["private"]))
+        return made
     except (TypeError, ValueError, KeyError) as error:
         raise CodecError(f"a stored {tree.get('class')} cannot be read by the class of today: {error}") from None
 
@@ -125,12 +175,16 @@ def _object_from(name: str, content: Any, kind: Any) -> Any:
     if name == "enum" and isinstance(kind, enum.EnumMeta):
         return kind[content]
     if name == "model" and hasattr(kind, "model_validate"):
-        return kind.model_validate(from_tree(content))
+        return kind.model_validate(from_tree(content) if kind.__pydantic_root_model__ else _from_parts(content))
     if name == "dataclass" and dataclasses.is_dataclass(kind):
-        return _dataclass_from(kind, {field: from_tree(item) for field, item in content.items()})
+        return _dataclass_from(kind, _from_parts(content))
     if name == "subclass" and issubclass(kind, _SUBCLASSED):
         return getattr(kind, "_make", kind)(from_tree(content))
     raise CodecError(f"a stored value is marked {name}, which {kind!r} is not")
+
+
+def _from_parts(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: from_tree(part) for name, part in content.items()}
 
 
 def _dataclass_from(kind: Any, values: Mapping[str, Any]) -> Any:

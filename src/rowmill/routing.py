@@ -64,6 +64,18 @@ class Router:
         raise JobError("no endpoint takes this row: all have `take` or `when`; give one that has neither")
 
 
+class PlacedRouter(Router):
+    """Routes that the caller has decided on already: `home` names an endpoint for each row's place."""
+
+    def __init__(self, home: Callable[[int], int], endpoints: int) -> None:
+        super().__init__([Route(when=lambda values: False)] * endpoints)
+        self._home = home
+
+    def home_of(self, place: int, values: Mapping[str, object]) -> int:
+        """See `Router`."""
+        return self._home(place)
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """The rows that one lane, or all that share theirs, take from.  `takes_strays`: also those meant for nobody."""

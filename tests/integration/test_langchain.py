@@ -365,7 +365,24 @@ def test_a_timeout_is_for_one_input() -> None:
     assert isinstance(found[1], TimeoutError)
 
 
-@pytest.mark.parametrize("way", ["batch", "abatch"])
+@pytest.mark.parametrize("run_file", [None, "x.rowmill"])
+def test_a_rate_is_for_the_whole_batch(tmp_path: Path, run_file: str | None) -> None:
+    calls: list[int] = []
+    stored: dict[str, Any] = {} if run_file is None else {"run_file": tmp_path / run_file}
+    runnable: Runnable[Any, Any] = RunnableBatch(RunnableLambda(calls.append), rpm=60, max_duration_s=0.3, **stored)
+    found = runnable.batch(list(range(20)), return_exceptions=True)
+    assert 1 <= len(calls) <= 2  # the second would be due after a second
+    assert [type(value) for value in found[2:]] == [TimeoutError] * 18
+
+
+# --- with a run file ---------------------------------------------------------------------------------------
+
+
+def values_of(way: str, found: Any) -> Any:
+    return found if way in ("batch", "abatch") else [value for _, value in found]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_run_file_makes_a_batch_resumable(tmp_path: Path, way: str) -> None:
     calls: list[Any] = []
 
@@ -377,15 +394,187 @@ def test_a_run_file_makes_a_batch_resumable(tmp_path: Path, way: str) -> None:
     inputs = [HumanMessage(str(n)) for n in range(10)]
     first = do(way, runnable, inputs[:6], {"tags": ["a"]})
     again = do(way, runnable, inputs, {"tags": ["a"]})
-    assert again == [AIMessage(f"{n}, ['a']") for n in range(10)]
+    assert values_of(way, again) == [AIMessage(f"{n}, ['a']") for n in range(10)]
     assert again[:6] == first
     assert sorted(calls) == [str(n) for n in range(10)]
 
 
-def test_a_chain_of_prompt_model_and_parser_can_have_a_run_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_what_comes_from_a_run_file_is_of_the_types_that_the_chain_gives(tmp_path: Path, way: str) -> None:
     runnable = RunnableBatch(chain(), run_file=tmp_path / "x.rowmill")
     inputs = [{"n": n} for n in range(5)]
-    assert runnable.batch(inputs) == runnable.batch(inputs) == chain().batch(inputs)
+    theirs = chain().batch(inputs)
+    fresh, resumed = (values_of(way, do(way, runnable, inputs)) for _ in range(2))
+    assert fresh == resumed == theirs
+    assert [type(one) for one in fresh] == [type(one) for one in resumed] == [type(one) for one in theirs]
+
+
+class Counting:
+    """Chains that count their calls; `broken` inputs raise."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[int] = Counter()
+        self.broken: set[int] = set()
+        self.lock = threading.Lock()
+
+    def named(self, name: str) -> Runnable[int, tuple[str, int]]:
+        def call(n: int) -> tuple[str, int]:
+            with self.lock:
+                self.calls[n] += 1
+            if n in self.broken:
+                raise Odd(n)
+            return name, n
+
+        async def acall(n: int) -> tuple[str, int]:
+            await asyncio.sleep(0)
+            return call(n)
+
+        return RunnableLambda(call, afunc=acall)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_several_chains_share_a_run_file(tmp_path: Path, way: str) -> None:
+    counting = Counting()
+    chains = {"a": counting.named("a"), "b": counting.named("b"), "c": counting.named("c")}
+    runnable = RunnableBatch(
+        chains,
+        route=lambda n: "b" if n % 10 == 3 else "a",  # nothing is for c
+        max_concurrency={"a": 5, "b": 3},
+        run_file=tmp_path / "x.rowmill",
+    )
+    do(way, runnable, list(range(30)))
+    found = values_of(way, do(way, runnable, list(range(50))))
+    assert found == [("b" if n % 10 == 3 else "a", n) for n in range(50)]
+    assert counting.calls == dict.fromkeys(range(50), 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_a_route_chains_share_a_run_file_too(tmp_path: Path, way: str) -> None:
+    counting = Counting()
+    chains = {"a": counting.named("a"), "b": counting.named("b")}
+    runnable = RunnableBatch(chains, max_concurrency=2, run_file=tmp_path / "x.rowmill")
+    first = values_of(way, do(way, runnable, list(range(20))))
+    again = values_of(way, do(way, runnable, list(range(40))))
+    assert [n for _, n in again] == list(range(40))
+    assert again[:20] == first
+    assert counting.calls == dict.fromkeys(range(40), 1)
+
+
+def test_a_slow_chain_keeps_no_input_from_a_quick_one(tmp_path: Path) -> None:
+    quick_are_done = threading.Event()
+    done: list[int] = []
+
+    def slow(n: int) -> int:
+        assert quick_are_done.wait(20)
+        return n
+
+    def quick(n: int) -> int:
+        done.append(n)
+        if len(done) == 100:
+            quick_are_done.set()
+        return n
+
+    chains: dict[str, Runnable[int, int]] = {"slow": RunnableLambda(slow), "quick": RunnableLambda(quick)}
+    stored: dict[str, Any]
+    for stored in ({}, {"run_file": tmp_path / "x.rowmill"}):
+        quick_are_done.clear()
+        done.clear()
+        runnable = RunnableBatch(chains, route=lambda n: "slow" if n < 50 else "quick", max_concurrency=1, **stored)
+        assert runnable.batch(list(range(150))) == list(range(150))
+
+
+class Unauthorised(Exception):
+    status_code = 401
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_chain_that_is_out_gives_its_inputs_to_no_other(tmp_path: Path, is_stored: bool) -> None:
+    def refuse(n: int) -> Any:
+        raise Unauthorised(n)
+
+    counting = Counting()
+    chains: dict[str, Runnable[int, Any]] = {"out": RunnableLambda(refuse), "well": counting.named("well")}
+    stored: dict[str, Any] = {"run_file": tmp_path / "x.rowmill"} if is_stored else {}
+    runnable = RunnableBatch(chains, route=lambda n: "out" if n % 2 else "well", attempts=2, **stored)
+    found: list[Any] = runnable.batch(list(range(40)), return_exceptions=True)
+    assert found[::2] == [("well", n) for n in range(0, 40, 2)]
+    assert {type(value) for value in found[1::2]} == {rowmill.StoppedError}
+    assert sorted(counting.calls) == list(range(0, 40, 2))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_failed_row_of_a_run_file_is_tried_again_when_told_to(tmp_path: Path, way: str) -> None:
+    counting = Counting()
+    counting.broken = {3, 17}
+    chains = {"a": counting.named("a"), "b": counting.named("b")}
+    options: dict[str, Any] = {"run_file": tmp_path / "x.rowmill", "attempts": 2, "backoff_s": 0}
+    first = values_of(way, do(way, RunnableBatch(chains, **options), list(range(20)), return_exceptions=True))
+    assert [n for n, value in enumerate(first) if isinstance(value, Exception)] == [3, 17]
+    assert (first[3], first[17]) == (Odd(3), Odd(17))
+    again = values_of(way, do(way, RunnableBatch(chains, **options), list(range(20)), return_exceptions=True))
+    assert (type(again[3]), str(again[3])) == (rowmill.RowError, "Odd: 3 (2 attempts)")
+    assert (counting.calls[3], counting.calls[4]) == (2, 1)
+    counting.broken.clear()
+    mended = RunnableBatch(chains, **options, retry="failed")
+    assert [n for _, n in values_of(way, do(way, mended, list(range(20))))] == list(range(20))
+
+
+@pytest.mark.parametrize("way", ["batch_as_completed", "abatch_as_completed"])
+def test_as_completed_gives_what_is_stored_first_and_what_failed_before_last(tmp_path: Path, way: str) -> None:
+    counting = Counting()
+    counting.broken = {0}
+    runnable = RunnableBatch(counting.named("a"), run_file=tmp_path / "x.rowmill", max_concurrency=1)
+    do(way, runnable, list(range(6)), return_exceptions=True)
+    places = []
+    inputs = [10, 11, *range(6), 12]  # the stored ones are found again at other places
+
+    async def awaited() -> None:
+        async for place, _ in runnable.abatch_as_completed(inputs, return_exceptions=True):
+            places.append(place)
+
+    if way == "abatch_as_completed":
+        asyncio.run(awaited())
+    else:
+        places.extend(place for place, _ in runnable.batch_as_completed(inputs, return_exceptions=True))
+    assert places == [3, 4, 5, 6, 7, 0, 1, 8, 2]
+
+
+def test_as_completed_that_is_left_early_keeps_what_has_ended(tmp_path: Path) -> None:
+    counting = Counting()
+    runnable = RunnableBatch(counting.named("a"), run_file=tmp_path / "x.rowmill", max_concurrency=1)
+    for pair in runnable.batch_as_completed(list(range(3_000))):
+        assert pair == (0, ("a", 0))
+        break
+    called = len(counting.calls)
+    assert called < 3_000
+    assert [n for _, n in runnable.batch(list(range(3_000)))] == list(range(3_000))
+    assert counting.calls == dict.fromkeys(range(3_000), 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_inputs_that_a_time_budget_left_out_are_called_the_next_time(tmp_path: Path, way: str) -> None:
+    may_go_on = threading.Event()
+
+    async def aslow(n: int) -> int:
+        while n == 3 and not may_go_on.is_set():  # noqa: ASYNC110 - a budget ends it
+            await asyncio.sleep(0.01)
+        return n
+
+    def slow(n: int) -> int:
+        if n == 3:
+            may_go_on.wait(0.3)
+        return n
+
+    options: dict[str, Any] = {"run_file": tmp_path / "x.rowmill", "max_concurrency": 1, "timeout_s": 0.3}
+    both = RunnableLambda(slow, afunc=aslow)
+    short = RunnableBatch(both, max_duration_s=0.15, **options)
+    found = values_of(way, do(way, short, list(range(60)), return_exceptions=True))
+    assert found[:3] == [0, 1, 2]
+    assert isinstance(found[-1], TimeoutError)
+    assert "max_duration_s of 0.15 s" in str(found[-1])
+    may_go_on.set()
+    again = RunnableBatch(both, retry="failed", **options)
+    assert values_of(way, do(way, again, list(range(60)))) == list(range(60))
 
 
 @pytest.mark.parametrize(
@@ -404,10 +593,3 @@ def test_options_that_do_not_fit_are_refused_at_once(options: dict[str, Any], me
 def test_a_route_to_nowhere_is_refused() -> None:
     with pytest.raises(rowmill.JobError, match="route: named 'c'; the chains are a, b"):
         RunnableBatch({"a": named("a"), "b": named("b")}, route=lambda n: "c").batch([1, 2])
-
-
-def test_a_run_file_is_for_one_chain_and_whole_batches(tmp_path: Path) -> None:
-    with pytest.raises(rowmill.JobError, match="is for one chain"):
-        RunnableBatch({"a": named("a"), "b": named("b")}, run_file=tmp_path / "x.rowmill")
-    with pytest.raises(rowmill.JobError, match="use batch"):
-        list(RunnableBatch(named("a"), run_file=tmp_path / "x.rowmill").batch_as_completed([1]))

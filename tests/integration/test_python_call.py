@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,13 @@ from typing import Any
 import pandas as pd
 import pytest
 from langchain_core.messages import AIMessage
+from langchain_core.messages.base import TextAccessor
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
 import rowmill
+from rowmill import runner
 
 NUMBERS = list(range(50))
 DOUBLED = [n * 2 for n in NUMBERS]
@@ -208,12 +213,122 @@ def test_a_cancellation_from_inside_is_not_taken_for_a_row() -> None:
         asyncio.run(main())
 
 
-@pytest.mark.parametrize(("status", "calls"), [(500, 2), (400, 1), (429, 2)])
-def test_an_exception_with_a_status_counts_as_that_reply_would(status: int, calls: int) -> None:
-    flaky = Flaky(HttpError(status, {"Retry-After": "0.01"}), times=1)
-    found = rowmill.map(NUMBERS, call=flaky, on_error="return", attempts=1 if status == 429 else 2, **QUICK)
-    assert flaky.calls[3] == calls
-    assert (found[3] == 6) is (status != 400)
+class Response:
+    """What `requests`, `httpx` and SDKs hang on their exceptions."""
+
+    def __init__(self, status_code: int, content: bytes, headers: dict[str, str] | None = None) -> None:
+        self.status_code, self.content, self.headers = status_code, content, headers or {}
+
+
+def sdk_error(status: int, **body: str) -> Exception:
+    """As the SDK of a provider raises it: a status and the body's `error`."""
+    error = HttpError(status)
+    error.body = body  # type: ignore[attr-defined]
+    return error
+
+
+def client_error(status: int, content: bytes, headers: dict[str, str] | None = None) -> Exception:
+    """As an HTTP client raises it: all is on the response."""
+    error = Exception(f"{status} for url")
+    error.response = Response(status, content, headers)  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (sdk_error(400, code="context_length_exceeded", message="too long"), 1),
+        (sdk_error(400, code="content_filter", message="no"), 1),
+        (sdk_error(422, message="odd"), 1),
+        (client_error(500, b"<html>"), 2),
+        (client_error(400, b'{"error": {"code": "content_filter"}}'), 1),
+        (client_error(400, b"{}", {"X-Should-Retry": "true"}), 2),
+        (client_error(500, b"{}", {"x-should-retry": "false"}), 1),
+    ],
+    ids=repr,
+)
+def test_the_table_of_replies_holds_for_exceptions(error: Exception, calls: int) -> None:
+    seen: Counter[int] = Counter()
+    others_have_succeeded = asyncio.Event()
+
+    async def call(n: int) -> int:
+        seen[n] += 1
+        if n == 25:  # of twenty at once, five have ended before it begins
+            others_have_succeeded.set()
+        if n == 3 and seen[n] <= 2:
+            await others_have_succeeded.wait()
+            raise error
+        return n * 2
+
+    found: list[Any] = rowmill.map(NUMBERS, call=call, on_error="return", attempts=2, **QUICK)
+    assert (seen[3], found[3]) == (calls, error)
+    assert found[:3] + found[4:] == DOUBLED[:3] + DOUBLED[4:]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HttpError(429, {"Retry-After": "0.01"}),
+        client_error(429, b'{"error": {"code": "slow_down"}}', {"retry-after-ms": "10"}),
+        client_error(503, b"", {"RETRY-AFTER": "0.01"}),
+    ],
+    ids=repr,
+)
+def test_a_call_that_is_told_to_wait_uses_up_no_attempt(error: Exception) -> None:
+    flaky = Flaky(error, rows=(3,))
+    assert rowmill.map(NUMBERS[:5], call=flaky, attempts=1, in_flight=1) == DOUBLED[:5]
+    assert flaky.calls[3] == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (sdk_error(429, code="insufficient_quota", message="no money"), "quota"),
+        (client_error(402, b""), "quota"),
+        (sdk_error(404, code="model_not_found", message="there is no model x"), "model_missing"),
+    ],
+    ids=repr,
+)
+def test_what_no_row_could_mend_stops_the_calls(error: Exception, reason: str) -> None:
+    flaky = Flaky(error, times=99, rows=tuple(NUMBERS))
+    with pytest.raises(rowmill.StoppedError) as caught:
+        rowmill.map(NUMBERS, call=flaky, in_flight=2, on_error="return", **QUICK)
+    assert caught.value.reason == reason
+    assert caught.value.__cause__ is error
+    assert len(flaky.calls) < 40
+
+
+def test_too_many_failures_stop_the_calls_where_that_is_asked_for() -> None:
+    flaky = Flaky(ValueError("no"), times=9, rows=tuple(range(0, 1_000, 2)))
+    with pytest.raises(rowmill.StoppedError, match="max_failure_rate") as caught:
+        rowmill.map(range(1_000), call=flaky, attempts=1, max_failure_rate=0.3, on_error="return", in_flight=1)
+    assert caught.value.reason == "failure_rate"
+    assert len(flaky.calls) < 100
+
+
+class Alive:
+    """A row that is counted for as long as it is held."""
+
+    now = peak = 0
+
+    def __init__(self) -> None:
+        Alive.now += 1
+        Alive.peak = max(Alive.peak, Alive.now)
+
+    def __del__(self) -> None:
+        Alive.now -= 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_rows_are_not_held_beyond_their_turn(is_async: bool) -> None:
+    async def awaiting(row: Alive) -> None:
+        await asyncio.sleep(0)
+
+    Alive.now = Alive.peak = 0
+    call: Any = awaiting if is_async else lambda row: None
+    assert rowmill.map((Alive() for _ in range(10_000)), call=call) == [None] * 10_000
+    assert Alive.peak < 2_000
+    assert Alive.now == 0
 
 
 def test_credentials_that_are_refused_stop_the_run() -> None:
@@ -282,7 +397,13 @@ class Sized:
     size: int
 
 
+class Shout(str):
+    """A subclass of text."""
+
+
 VALUES = [
+    lambda n: Shout(n),
+    lambda n: {"deep": [Shout(n)]},
     lambda n: {"n": n, "half": n / 2},
     lambda n: Sized(str(n), n),
     lambda n: AIMessage(str(n)),
@@ -290,7 +411,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=["dict", "dataclass", "message", "tuple"])
+@pytest.mark.parametrize("value", VALUES, ids=["text", "deep", "dict", "dataclass", "message", "tuple"])
 def test_a_resumed_call_gives_what_the_first_gave_and_calls_nothing(tmp_path: Path, value: Any) -> None:
     calls: list[int] = []
 
@@ -350,6 +471,44 @@ def test_a_value_that_cannot_be_stored_stops_after_the_first(tmp_path: Path) -> 
     with pytest.raises(rowmill.RowmillError, match="row 0 cannot be stored"):
         rowmill.map(NUMBERS, call=call, in_flight=1, run_file=tmp_path / "x.rowmill")
     assert calls == [0]
+
+
+def test_a_later_value_that_would_come_back_as_another_stops_the_run_and_the_others_are_kept(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def call(n: int) -> Any:
+        calls.append(n)
+        return {"n": defaultdict(int) if n == 30 and len(calls) < 40 else n}
+
+    options: dict[str, Any] = {"in_flight": 1, "run_file": tmp_path / "x.rowmill"}
+    with pytest.raises(rowmill.RowmillError, match="row 30 cannot be stored"):
+        rowmill.map(NUMBERS, call=call, **options)
+    calls.extend([0] * 40)
+    assert rowmill.map(NUMBERS, call=call, **options) == [{"n": n} for n in NUMBERS]
+    assert calls[71:] == NUMBERS[30:]
+
+
+def test_a_chain_can_be_called_and_resumed(tmp_path: Path) -> None:
+    prompt = ChatPromptTemplate.from_template("say {n}")
+    asked: list[str] = []
+
+    def model(value: Any) -> AIMessage:
+        asked.append(value.to_messages()[0].content)
+        return AIMessage(asked[-1])
+
+    chain = prompt | RunnableLambda(model) | StrOutputParser()
+    rows = [{"n": n} for n in range(12)]
+    first = rowmill.map(rows[:5], call=chain, run_file=tmp_path / "x.rowmill", in_flight=1)
+    again = rowmill.map(rows, call=chain, run_file=tmp_path / "x.rowmill", in_flight=1)
+    assert again == [f"say {n}" for n in range(12)] == asked
+    assert [type(value) for value in again[:5]] == [type(value) for value in first] == [TextAccessor] * 5
+
+
+def test_what_is_stored_can_be_exported_for_people_to_read(tmp_path: Path) -> None:
+    rowmill.map([1, 2], call=Shout, run_file=tmp_path / "x.rowmill")
+    runner.export(str(tmp_path / "x"), target=str(tmp_path / "x.jsonl"))
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["answer"] for row in rows] == ["1", "2"]
 
 
 def test_amap_resumes_too(tmp_path: Path) -> None:

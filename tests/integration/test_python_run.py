@@ -34,6 +34,7 @@ def test_a_run_returns_what_became_of_the_rows(place: Workplace) -> None:
     assert result.run_file == str(place.folder / "out.jsonl.rowmill")
     assert tokens(place.output()) == [f"row-{n}" for n in range(30)]
     assert "30 ok" in repr(result)
+    assert repr(result.counts) == "{'ok': 30}"
 
 
 def test_the_same_call_again_sends_nothing(place: Workplace) -> None:

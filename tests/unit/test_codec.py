@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import collections
 import datetime
 import enum
 import json
@@ -11,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, ToolCall
-from pydantic import BaseModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
+from pydantic import BaseModel, RootModel, field_validator
 
 from rowmill import codec
 
@@ -43,6 +44,40 @@ class Names(dict[str, int]):
     pass
 
 
+class Odd(str):
+    """A subclass of text."""
+
+
+class Choosy(str):
+    def __new__(cls, text: str, tag: int = 0) -> Choosy:
+        if not tag:
+            raise TypeError("a tag is needed")
+        return str.__new__(cls, text)
+
+
+class Holder(BaseModel):
+    message: BaseMessage
+    name: Any
+
+
+class Secretive(BaseModel):
+    name: str
+    _count: int = 0
+
+
+class Root(RootModel[dict[str, int]]):
+    pass
+
+
+class Splitting(BaseModel):
+    words: Any
+
+    @field_validator("words", mode="before")
+    @classmethod
+    def _split(cls, words: Any) -> Any:
+        return [words] if isinstance(words, list) else words.split()
+
+
 class Level(enum.IntEnum):
     LOW = 1
 
@@ -67,6 +102,9 @@ VALUES = [
     Level.LOW,
     Pair(1, Pair(2, None)),
     Names(a=1),
+    Odd("text"),
+    {"a": [Odd("text")]},
+    AIMessage("yes").text,
     Model(name="a", parts=[Model(name="b")]),
     Point(1, ("a",)),
     [HumanMessage("hi"), AIMessage("yo", tool_calls=[ToolCall(name="f", args={"x": 1}, id="1")])],
@@ -101,10 +139,38 @@ def test_not_a_number_comes_back() -> None:
     assert math.isnan(codec.decode(codec.encode(float("nan"))))
 
 
-def test_a_subclass_of_text_comes_back_as_text() -> None:
+def test_a_subclass_of_text_can_be_read_by_people() -> None:
     text = AIMessage("yes").text
     assert type(text) is not str
-    assert codec.encode(text) == b'"yes"'
+    shown = codec.readable(codec.encode(text).decode())
+    assert shown is not None
+    assert shown["answer"] == "yes"
+    again = codec.decode_readable(shown)
+    assert (again, type(again)) == (text, type(text))
+
+
+@pytest.mark.parametrize("value", ["yes", {"a": 1}, Level.LOW, Names(a=1)], ids=repr)
+def test_other_values_are_as_readable_as_they_are(value: Any) -> None:
+    assert codec.readable(codec.encode(value).decode()) is None
+    assert codec.decode_readable({"answer": json.loads(codec.encode(value))}) == value
+
+
+@pytest.mark.parametrize("value", [{3, 1, 2, 10}, {"a": frozenset({"x", "y", (1, None)})}, float("nan")], ids=repr)
+def test_equal_values_are_written_alike(value: Any) -> None:
+    assert codec.encode_proven(value) == codec.encode(codec.decode(codec.encode(value)))
+
+
+def test_the_parts_of_a_model_keep_their_own_class() -> None:
+    again = codec.decode(codec.encode_proven(Holder(message=AIMessage("x"), name=Odd("y"))))
+    assert (type(again.message), type(again.name)) == (AIMessage, Odd)
+
+
+def test_private_attributes_and_roots_come_back() -> None:
+    model = Secretive(name="a")
+    model._count = 7
+    again = codec.decode(codec.encode_proven(model))
+    assert (again, again._count) == (model, 7)
+    assert codec.decode(codec.encode_proven(Root({"a": 1}))) == Root({"a": 1})
 
 
 def test_a_field_that_init_does_not_take_comes_back() -> None:
@@ -132,6 +198,28 @@ def local_class() -> Any:
 def test_what_cannot_come_back_is_refused_with_its_place(value: Any, message: str) -> None:
     with pytest.raises(codec.CodecError, match=message):
         codec.encode(value)
+
+
+def with_attributes() -> Odd:
+    text = Odd("text")
+    text.note = "lost"  # type: ignore[attr-defined]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (Choosy("x", 1), "a tag is needed"),
+        ({"deep": [Choosy("x", 1)]}, "a tag is needed"),
+        (collections.defaultdict(int, a=1), "cannot be read"),
+        (with_attributes(), r"is a Odd with attributes \(note\)"),
+        (Splitting(words="a b"), "does not come back as it was"),
+    ],
+    ids=repr,
+)
+def test_what_would_come_back_as_something_else_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(codec.CodecError, match=message):
+        codec.encode_proven(value)
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:

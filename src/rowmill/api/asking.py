@@ -6,16 +6,19 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rowmill.api.frames import Frame, read_frame
-from rowmill.api.options import make_job
-from rowmill.api.running import raise_signal
-from rowmill.errors import JobError, StoppedError, StopReason
-from rowmill.records import Status
+from rowmill.api.options import MapOptions, chosen_on_error, make_job
+from rowmill.api.running import observers, raise_signal, rules_of
+from rowmill.errors import JobError, RowError, StoppedError, StopReason
+from rowmill.records import GOOD, Status
+from rowmill.runner.loop import in_thread
+from rowmill.runner.mapping import MapRun, prepared_map
 from rowmill.sources.arrow import ArrowSource, RowsSource
+from rowmill.store.reader import RunFileReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,77 +30,118 @@ if TYPE_CHECKING:
 # What belongs to files, or would leave rows out of what is handed back.
 NOT_OF_MAPS = frozenset(
     {"output", "format", "encoding", "delimiter", "sheet", "escape_formulas", "split_rows"}
-    | {"limit", "sample", "seed", "where"}
+    | {"limit", "sample", "seed", "where", "pilot", "approve", "fresh"}
 )
 
 
-@dataclass(slots=True)
-class Asking:
+class AskedRows:
     """One call of `map` with a prompt: what came in, and where its run file is while it lasts."""
 
-    frame: Frame | None
-    rows: Iterable[Any]
-    run_file: Path
-    is_temporary: bool
-    seen: list[Any] = field(default_factory=list)
+    def __init__(self, frame: Frame | None, rows: Iterable[Any], options: Mapping[str, Any]) -> None:
+        """Raises JobError for what does not fit."""
+        self._frame = frame
+        self._rows = rows
+        self._seen: list[Any] = []
+        self._on_error = chosen_on_error(options)
+        if frame is not None and self._on_error == "return":
+            raise JobError("on_error: a frame cannot hold exceptions; leave it out, and `_status` and `_error` tell")
+        self._rules, self._observers = rules_of(options), observers(options)
+        named = options.get("run_file")
+        self._is_temporary = named is None
+        self._run_file = Path(tempfile.mkdtemp(prefix="rowmill-")) / "map.rowmill" if named is None else Path(named)
+        try:
+            self._job = self._job_of(options)
+        except BaseException:
+            self._take_away()
+            raise
 
-    def job(self, options: Mapping[str, Any]) -> Job:
+    def run(self) -> Any:
+        """Blocks until every row has ended; what the caller gets."""
+        with self._kept():
+            return self._finish(self._map().run())
+
+    async def arun(self) -> Any:
+        """The same on the running loop."""
+        with self._kept():
+            return await in_thread(self._finish, await self._map().arun())
+
+    def _map(self) -> MapRun:
+        return MapRun(lambda: prepared_map(self._job, self._source()), self._rules, self._observers)
+
+    def _job_of(self, options: Mapping[str, Any]) -> Job:
         """The job; its output's name only tells the run file's."""
         refused = sorted(name for name in NOT_OF_MAPS if options.get(name) is not None)
         if refused:
             raise JobError(
                 *(f"{name}: is for rowmill.run; map hands back every row that it is given" for name in refused)
             )
-        output = str(self.run_file).removesuffix(".rowmill")
-        return make_job("-", {**options, "output": output, "format": "jsonl", "run_file": str(self.run_file)})
+        output = str(self._run_file).removesuffix(".rowmill")
+        own = {"output": output, "format": "jsonl", "run_file": str(self._run_file)}
+        return make_job("-", {**options, **own}, {*MapOptions.__annotations__, *own})
 
-    def source(self) -> Source:
+    def _source(self) -> Source:
         """The rows for the runner; plain ones are remembered as they pass."""
-        if self.frame is not None:
-            return ArrowSource(self.frame.table)
-        if isinstance(self.rows, Sequence) and not isinstance(self.rows, str):
-            self.seen = list(self.rows)
-            return RowsSource(self.seen)
+        if self._frame is not None:
+            return ArrowSource(self._frame.table)
+        if isinstance(self._rows, Sequence) and not isinstance(self._rows, str):
+            self._seen = list(self._rows)
+            return RowsSource(self._seen)
         return RowsSource(self._remembered())
 
     def _remembered(self) -> Iterator[Any]:
-        for row in self.rows:
-            self.seen.append(row)
+        for row in self._rows:
+            self._seen.append(row)
             yield row
 
-    def finish(self, ended: Result) -> Any:
+    def _finish(self, ended: Result) -> Any:
         """What the caller gets.  Raises StoppedError where rows are left, KeyboardInterrupt after Ctrl-C."""
         raise_signal(ended.reason)
         if ended.reason is not StopReason.FINISHED:
-            kept = str(self.run_file)
+            kept = str(self._run_file)
             text = f"{ended.message}; what was answered is kept: the same call with run_file={kept!r} goes on"
             raise StoppedError(text, ended.reason.value, kept)
         handed_back = self._widened()
-        if self.is_temporary:
-            shutil.rmtree(self.run_file.parent, ignore_errors=True)
+        self._take_away()
         return handed_back
 
     def _widened(self) -> Any:
-        if self.frame is not None:
-            return self.frame.widened(_added_table(self.run_file))
-        originals = ({"text": row} if isinstance(row, str) else row for row in self.seen)
-        return [{**row, **added} for row, added in zip(originals, _added_dicts(self.run_file), strict=True)]
+        if self._on_error == "raise":
+            for error in _row_errors(self._run_file):
+                raise error
+        if self._frame is not None:
+            return self._frame.widened(_added_table(self._run_file))
+        originals = ({"text": row} if isinstance(row, str) else row for row in self._seen)
+        found: list[Any] = [
+            {**row, **added} for row, added in zip(originals, _added_dicts(self._run_file), strict=True)
+        ]
+        if self._on_error == "return":
+            for error in _row_errors(self._run_file):
+                found[error.row] = error
+        return found
 
-    def abandon(self, error: BaseException) -> None:
-        """After an error: a temporary run file is taken away, or named where it holds replies."""
-        if not self.is_temporary or isinstance(error, StoppedError):
-            return
-        if self._holds_replies():
-            text = "what was answered is kept: the same call with run_file=%r goes on"
-            logging.getLogger("rowmill").warning(text, str(self.run_file))
-        else:
-            shutil.rmtree(self.run_file.parent, ignore_errors=True)
+    def _take_away(self) -> None:
+        if self._is_temporary:
+            shutil.rmtree(self._run_file.parent, ignore_errors=True)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """After an error a temporary run file is taken away, or named where it holds replies."""
+        try:
+            yield
+        except StoppedError:  # which names it
+            raise
+        except BaseException as error:
+            if self._is_temporary and self._holds_replies():
+                note = f"what was answered is kept: the same call with run_file={str(self._run_file)!r} goes on"
+                error.add_note(note)
+                logging.getLogger("rowmill").warning(note)
+            else:
+                self._take_away()
+            raise
 
     def _holds_replies(self) -> bool:
-        from rowmill.store.reader import RunFileReader
-
         try:
-            reader = RunFileReader(self.run_file, checked=False)
+            reader = RunFileReader(self._run_file, checked=False)
         except JobError:
             return False
         try:
@@ -106,14 +150,24 @@ class Asking:
             reader.close()
 
 
-def begin(rows: Any, run_file: Any) -> Asking:
-    """Looks at what came in and finds a place for the run file."""
-    frame = read_frame(rows)
+def asked_rows(rows: Any, options: Mapping[str, Any]) -> AskedRows:
+    """Looks at what came in.  Raises JobError for what holds no rows."""
+    frame = None if isinstance(rows, str | bytes | Mapping) else read_frame(rows)
     if frame is None and (isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable)):
         raise JobError(f"rows: must be a frame, or an iterable of mappings or texts, not {type(rows).__name__}")
-    if run_file is not None:
-        return Asking(frame, rows, Path(run_file), is_temporary=False)
-    return Asking(frame, rows, Path(tempfile.mkdtemp(prefix="rowmill-")) / "map.rowmill", is_temporary=True)
+    return AskedRows(frame, rows, options)
+
+
+def _row_errors(run_file: Path) -> Iterator[RowError]:
+    """An exception for each row that ended badly, in order."""
+    reader = RunFileReader(run_file, checked=False)
+    try:
+        for _, outcomes in reader.outcomes():
+            for outcome in outcomes:
+                if outcome is not None and outcome.status not in GOOD:
+                    yield RowError(outcome.error or outcome.status.value, outcome.index, outcome.status.value)
+    finally:
+        reader.close()
 
 
 def _added_table(run_file: Path) -> pa.Table:

@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rowmill.api.frames import read_frame
-from rowmill.api.options import CallOptions, check_names, make_job
-from rowmill.api.result import named_statuses
-from rowmill.api.running import chosen_on_change, observers, raise_signal
+from rowmill.api.options import CallOptions, check_names, chosen_on_error, make_job
+from rowmill.api.running import observers, raise_signal, rules_of
 from rowmill.errors import JobError, StoppedError, StopReason
-from rowmill.records import GOOD
-from rowmill.runner.calling import Called, Calls, Target, error_of
-from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
-from rowmill.runner.mapping import MapRules, amap_rows, map_rows
+from rowmill.runner.calling import Called, Calls, Target
+from rowmill.runner.loop import until_stopped
 
 if TYPE_CHECKING:
-    from rowmill.providers.callable import Outlet
-    from rowmill.records import Result
-    from rowmill.runner.mapping import Prepared
+    from rowmill.runner.stored_calls import StoredCalls
 
 NAME = "call"  # what `_endpoint` shows: names of functions change, and a lambda has none
-SIGNALS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
 OWN = frozenset({"on_error", "version", "on_change", "retry", "progress"})
+
+
+class CalledRows:
+    """One call of `map` with a function."""
+
+    def __init__(self, rows: Any, call: Any, options: Mapping[str, Any]) -> None:
+        """Raises JobError for what does not fit."""
+        target = target_of(call, options)
+        self._on_error = chosen_on_error(options) or "raise"
+        self._calls: Calls | StoredCalls
+        if options.get("run_file") is None:
+            for name in ("version", "retry", "on_change"):
+                if options.get(name) is not None:
+                    raise JobError(f"{name}: is about what a run file holds; name one with run_file")
+            self._calls = Calls([target], items_of(rows), observers=observers(options))
+        else:
+            from rowmill.runner.stored_calls import StoredCalls
+
+            self._calls = StoredCalls([target], items_of(rows), rules_of(options), observers=observers(options))
+
+    def run(self) -> list[Any]:
+        """Blocks until every row has ended."""
+        return collected(self._calls.run(), self._on_error)
+
+    async def arun(self) -> list[Any]:
+        """The same on the running loop, to which the caller's clients are bound."""
+        return collected(await until_stopped(self._calls.execute(), self._calls.stop), self._on_error)
 
 
 def target_of(call: Any, options: Mapping[str, Any], name: str = NAME, *, by_status: bool = True) -> Target:
@@ -38,58 +58,30 @@ def target_of(call: Any, options: Mapping[str, Any], name: str = NAME, *, by_sta
     params = None if options.get("version") is None else {"version": options["version"]}
     given = {key: value for key, value in options.items() if key not in OWN}
     fixed = {"prompt": "(a function)", "model": name, "format": "jsonl", "output": output, "params": params}
-    return Target(name, call, make_job("-", {**given, **fixed}), by_status)
-
-
-def call_rows(rows: Any, call: Any, options: Mapping[str, Any]) -> list[Any]:
-    """Blocks until every row has ended."""
-    target, on_error = target_of(call, options), _on_error(options)
-    items = items_of(rows)
-    if options.get("run_file") is None:
-        calls = Calls([target], items, observers=observers(options))
-        return collected(run_calls(calls), on_error)
-    stored = StoredCalls(target, items, options)
-    ended = map_rows(stored.prepare, stored.rules, observers(options))
-    return stored.collected(ended, on_error)
-
-
-async def acall_rows(rows: Any, call: Any, options: Mapping[str, Any]) -> list[Any]:
-    """As `call_rows`, on the running loop, to which the caller's clients are bound."""
-    target, on_error = target_of(call, options), _on_error(options)
-    items = items_of(rows)
-    if options.get("run_file") is None:
-        calls = Calls([target], items, observers=observers(options))
-        return collected(await until_stopped(calls.execute(), calls.stop), on_error)
-    stored = StoredCalls(target, items, options)
-    ended = await amap_rows(stored.prepare, stored.rules, observers(options))
-    return await in_thread(stored.collected, ended, on_error)
-
-
-def run_calls(calls: Calls) -> Called:
-    """Executes on a loop of its own.  After Ctrl-C what is in flight is awaited, and KeyboardInterrupt raised."""
-
-    async def execute() -> Called:
-        return await calls.execute()
-
-    with signals(lambda number: calls.stop(SIGNALS[number]), wanted=True):
-        called = run_in_thread(execute)
-    raise_signal(called.reason)
-    return called
+    return Target(name, call, make_job("-", {**given, **fixed}, {*given, *fixed}), by_status)
 
 
 def collected(called: Called, on_error: str) -> list[Any]:
     """The values in order.  Raises the first row's exception, or StoppedError where rows are left."""
-    errors = {index: error_of(outcome, called.errors) for index, outcome in called.bad.items()}
-    left = called.rows - len(called.values) - len(errors)
+    raise_signal(called.reason)
     if called.error is not None:
         raise called.error
-    if called.reason is not StopReason.FINISHED or left:
-        text = f"{called.message}; nothing is kept without a run_file"
-        raise StoppedError(text, called.reason.value, None) from next(iter(called.errors.values()), None)
-    if errors and on_error == "raise":
-        raise errors[min(errors)]
-    values = called.values
-    return [errors[index] if index in errors else values[index] for index in range(called.rows)]
+    if called.reason is not StopReason.FINISHED or any(True for _ in called.left()):
+        raise left_out(called) from next(iter(called.errors.values()), None)
+    if called.bad and on_error == "raise":
+        raise called.raised(min(called.bad))
+    for index in called.bad:
+        called.values[index] = called.raised(index)
+    return called.values
+
+
+def left_out(called: Called) -> StoppedError:
+    """Why rows had no turn, and how to go on."""
+    kept = None if called.kept is None else str(called.kept)
+    how = "nothing is kept without a run_file"
+    if kept is not None:
+        how = f"what was returned is kept in {kept}: the same call goes on"
+    return StoppedError(f"{called.message}; {how}", called.reason.value, kept)
 
 
 def items_of(rows: Any) -> Iterable[Any]:
@@ -103,59 +95,3 @@ def items_of(rows: Any) -> Iterable[Any]:
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
         raise JobError(f"rows: must be an iterable of rows, or a frame, not {type(rows).__name__}")
     return rows
-
-
-class StoredCalls:
-    """One call of `map` with a run file."""
-
-    def __init__(self, target: Target, items: Iterable[Any], options: Mapping[str, Any]) -> None:
-        from rowmill.providers.callable import Outlet
-        from rowmill.runner.stored_calls import Keeper
-
-        self._target = target
-        self._items = items
-        self._outlet: Outlet = Outlet(Keeper().write, {})
-        self._run_file = Path(options["run_file"])
-        retry = named_statuses(options.get("retry") or (), "retry")
-        self.rules = MapRules(chosen_on_change(options), sorted(retry))
-
-    def prepare(self) -> Prepared:
-        """What is run."""
-        from rowmill.runner.stored_calls import ItemSource, prepared_calls
-
-        return prepared_calls(self._target, ItemSource(self._items), self._outlet)
-
-    def collected(self, ended: Result, on_error: str) -> list[Any]:
-        """The values in order, fresh and stored ones alike from the run file."""
-        raise_signal(ended.reason)
-        errors = self._outlet.errors
-        if self._outlet.fatal is not None:
-            raise self._outlet.fatal
-        if ended.reason is not StopReason.FINISHED:
-            kept = str(self._run_file)
-            text = f"{ended.message}; what was returned is kept in {kept}: the same call goes on"
-            raise StoppedError(text, ended.reason.value, kept) from next(iter(errors.values()), None)
-        return list(self._values(on_error))
-
-    def _values(self, on_error: str) -> Iterator[Any]:
-        from rowmill.runner.stored_calls import stored_values
-
-        for value, outcome in stored_values(self._run_file):
-            if outcome.status in GOOD:
-                yield value
-                continue
-            error = error_of(outcome, self._outlet.errors)
-            if on_error == "raise":
-                raise error
-            yield error
-
-
-def _on_error(options: Mapping[str, Any]) -> str:
-    choice = options.get("on_error", "raise")
-    if choice not in ("raise", "return"):
-        raise JobError(f"on_error: must be 'raise' or 'return', not {choice!r}")
-    if options.get("run_file") is None:
-        for name in ("version", "retry", "on_change"):
-            if options.get(name) is not None:
-                raise JobError(f"{name}: is about what a run file holds; name one with run_file")
-    return str(choice)

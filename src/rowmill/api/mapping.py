@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-from rowmill.api.asking import begin
 from rowmill.api.options import Prompt
-from rowmill.api.result import named_statuses
-from rowmill.api.running import chosen_on_change, observers
 from rowmill.errors import JobError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from rowmill.api.asking import AskedRows
+    from rowmill.api.calling import CalledRows
     from rowmill.api.options import CallOptions, MapOptions
-    from rowmill.runner import MapRules
 
 
 class Frame(Protocol):
@@ -47,11 +45,21 @@ Rows = Iterable[Mapping[str, Any]] | Iterable[str]
 
 @overload
 def map(
-    rows: F, *, prompt: Prompt, model: str | Sequence[str], answer: Any = None, **options: Unpack[MapOptions]
+    rows: F,
+    *,
+    prompt: Prompt,
+    model: str | Sequence[str] | None = None,
+    answer: Any = None,
+    **options: Unpack[MapOptions],
 ) -> F: ...
 @overload
 def map(
-    rows: Rows, *, prompt: Prompt, model: str | Sequence[str], answer: Any = None, **options: Unpack[MapOptions]
+    rows: Rows,
+    *,
+    prompt: Prompt,
+    model: str | Sequence[str] | None = None,
+    answer: Any = None,
+    **options: Unpack[MapOptions],
 ) -> list[dict[str, Any]]: ...
 @overload
 def map(rows: Iterable[T], *, call: Callable[[T], Awaitable[R]], **options: Unpack[CallOptions]) -> list[R]: ...
@@ -78,35 +86,29 @@ def map(
     With `call`: a blocking or async function, or a LangChain Runnable; what it returns comes back as a list in the
     rows' order.  A row whose attempts are used up has an exception; see `CallOptions` for that and the rest.
 
-    Rows that end badly under a prompt are rows (`_status`).  Raises StoppedError where the run ended early,
-    JobError when nothing can be sent.
+    Rows that end badly under a prompt are rows (`_status`), unless `on_error` says otherwise; see `MapOptions`.
+    Raises StoppedError where the run ended early, JobError when nothing can be sent.
     """
-    if call is not None:
-        from rowmill.api.calling import call_rows
-
-        _no_prompt(prompt, model, answer)
-        return call_rows(rows, call, options)
-    from rowmill import runner
-
-    named = {"prompt": prompt, "model": model, "answer": answer}
-    asking = begin(rows, options.get("run_file"))
-    try:
-        job = asking.job({**named, **options})
-        source = asking.source()
-        ended = runner.map_rows(lambda: runner.prepared_map(job, source), _rules(options), observers(options))
-        return asking.finish(ended)
-    except BaseException as error:
-        asking.abandon(error)
-        raise
+    return _begun(rows, call, {"prompt": prompt, "model": model, "answer": answer}, options).run()
 
 
 @overload
 async def amap(
-    rows: F, *, prompt: Prompt, model: str | Sequence[str], answer: Any = None, **options: Unpack[MapOptions]
+    rows: F,
+    *,
+    prompt: Prompt,
+    model: str | Sequence[str] | None = None,
+    answer: Any = None,
+    **options: Unpack[MapOptions],
 ) -> F: ...
 @overload
 async def amap(
-    rows: Rows, *, prompt: Prompt, model: str | Sequence[str], answer: Any = None, **options: Unpack[MapOptions]
+    rows: Rows,
+    *,
+    prompt: Prompt,
+    model: str | Sequence[str] | None = None,
+    answer: Any = None,
+    **options: Unpack[MapOptions],
 ) -> list[dict[str, Any]]: ...
 @overload
 async def amap(rows: Iterable[T], *, call: Callable[[T], Awaitable[R]], **options: Unpack[CallOptions]) -> list[R]: ...
@@ -126,34 +128,22 @@ async def amap(
     **options: Any,
 ) -> Any:
     """As `map`, on the running loop.  Cancelling it drops what is in flight."""
-    if call is not None:
-        from rowmill.api.calling import acall_rows
-
-        _no_prompt(prompt, model, answer)
-        return await acall_rows(rows, call, options)
-    from rowmill import runner
     from rowmill.runner.loop import in_thread
 
     named = {"prompt": prompt, "model": model, "answer": answer}
-    asking = await in_thread(begin, rows, options.get("run_file"))
-    try:
-        job = await in_thread(asking.job, {**named, **options})
-        source = asking.source()
-        ended = await runner.amap_rows(lambda: runner.prepared_map(job, source), _rules(options), observers(options))
-        return await in_thread(asking.finish, ended)
-    except BaseException as error:
-        asking.abandon(error)
-        raise
+    begun = await in_thread(_begun, rows, call, named, options)
+    return await begun.arun()
 
 
-def _rules(options: Mapping[str, Any]) -> MapRules:
-    from rowmill.runner import MapRules
+def _begun(rows: Any, call: Any, named: Mapping[str, Any], options: Mapping[str, Any]) -> AskedRows | CalledRows:
+    """One call of `map`, checked."""
+    if call is None:
+        from rowmill.api.asking import asked_rows
 
-    retry = options.get("retry") or ()
-    return MapRules(chosen_on_change(options), sorted(named_statuses(retry, "retry")))
+        return asked_rows(rows, {**named, **options})
+    from rowmill.api.calling import CalledRows
 
-
-def _no_prompt(prompt: object, model: object, answer: object) -> None:
-    given = [name for name, value in (("prompt", prompt), ("model", model), ("answer", answer)) if value is not None]
+    given = [name for name, value in named.items() if value is not None]
     if given:
         raise JobError(f"{', '.join(given)}: a function is called with the row itself; give either call or a prompt")
+    return CalledRows(rows, call, options)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from rowmill.errors import JobError
 from rowmill.job import Job, job_from_options, load_job
 from rowmill.job.faults import nearest
+from rowmill.job.options import ENDPOINT
+
+if TYPE_CHECKING:
+    from rowmill.quote import Quote
 
 Path = str | os.PathLike[str]
 Prompt = str | Sequence[Mapping[str, str]]
@@ -18,7 +22,9 @@ Prompt = str | Sequence[Mapping[str, str]]
 class AskOptions(TypedDict, total=False):
     """What `run` and `map` take besides prompt, model and answer.  None means not given.
 
-    Names, meanings, units and defaults are those of the command line; times are in seconds.
+    Names, meanings, units and defaults are those of the command line and of the job file; times are in seconds.
+    `endpoints` are mappings as in a job file, in place of model, url and what else belongs to one endpoint.  `repair`,
+    `fallback`, `fallback_for` and `expect` are about answers that do not fit, and about right ones.
     """
 
     system: str | None
@@ -27,6 +33,15 @@ class AskOptions(TypedDict, total=False):
     key_file: Path | None
     ca_file: Path | None
     headers: Mapping[str, str] | None
+    endpoints: Sequence[Mapping[str, Any]] | None
+    price: Mapping[str, Any] | None
+    http: Mapping[str, Any] | None
+    repair: int | None
+    fallback: Any
+    fallback_for: str | Sequence[str] | None
+    expect: Mapping[str, str] | None
+    budget_usd: float | None
+    dedupe: bool | None
     run_file: Path | None
     in_flight: int | Literal["auto"] | None
     rpm: float | None
@@ -57,7 +72,8 @@ class RunOptions(AskOptions, total=False):
     """What `run` takes besides: choice of rows, files, and the command line's flags.
 
     `on_change` says what to do with rows answered under another job, `fresh` begins anew and renames what is there
-    to *.old, `progress` shows the command line's progress on standard error.
+    to *.old, `progress` shows the command line's progress on standard error.  `pilot` rows are answered first;
+    `approve` is shown the quote that they give and says whether to go on.  Without it a `budget_usd` must stand guard.
     """
 
     format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None
@@ -74,12 +90,20 @@ class RunOptions(AskOptions, total=False):
     sheet: str | int | None
     escape_formulas: bool | None
     split_rows: int | None
+    pilot: int | None
+    approve: Callable[[Quote], bool] | None
     fresh: bool
 
 
 class MapOptions(AskOptions, total=False):
-    """What `map` takes besides.  `retry` names statuses (`"failed"`) of a resumed run that are asked about again."""
+    """What `map` takes besides.  `retry` names statuses (`"failed"`) of a resumed run that are asked about again.
 
+    Rows that end badly are rows, told by `_status` and `_error`.  With `on_error` "raise" the first of them is raised
+    as RowError once all have been tried and saved; with "return" RowErrors stand in their rows' places, which a
+    frame cannot hold.
+    """
+
+    on_error: Literal["raise", "return"] | None
     retry: str | Sequence[str] | None
 
 
@@ -89,7 +113,8 @@ class CallOptions(TypedDict, total=False):
     `in_flight` (20) calls at once, `rpm` calls a minute, `attempts` (4) for each row with back-off, `timeout_s`
     (120) for each.  `run_file` makes it resumable: values are then stored, and `version` says which code made
     them.  `on_error` "raise" (the default) raises the first row's exception at the end, "return" puts exceptions
-    in their rows' places.  `retry` and `on_change` are about what a run file holds.
+    in their rows' places.  `max_failure_rate` (0 to 1) ends a hopeless run after 50 rows.  `retry` and `on_change` are
+    about what a run file holds.
     """
 
     in_flight: int | None
@@ -102,6 +127,7 @@ class CallOptions(TypedDict, total=False):
     row_timeout_s: float | None
     max_duration_s: float | None
     max_outage_s: float | None
+    max_failure_rate: float | None
     run_file: Path | None
     version: str | int | None
     on_error: Literal["raise", "return"]
@@ -110,23 +136,25 @@ class CallOptions(TypedDict, total=False):
     progress: bool
 
 
-FLAGS = frozenset({"on_change", "progress", "fresh", "retry"})  # what is no part of the job
+FLAGS = frozenset({"on_change", "progress", "fresh", "retry", "on_error", "approve"})  # what is no part of the job
+NAMED = frozenset({"prompt", "model", "answer", "output"})
+OWNERS: Mapping[str, Iterable[str]] = {
+    "rowmill.map with a prompt": MapOptions.__annotations__,
+    "rowmill.run": RunOptions.__annotations__,
+    "rowmill.map with call": CallOptions.__annotations__,
+}
 
 
-# Numbers that the job takes as floats; Python's callers write 60 for 60.0.
-_FLOATS = frozenset(
-    {"rpm", "tpm", "input_tpm", "output_tpm", "headroom", "backoff_s", "max_backoff_s", "timeout_s"}
-    | {"connect_timeout_s", "row_timeout_s", "max_duration_s", "max_outage_s", "max_failure_rate"}
-)
-
-
-def make_job(source: Path, given: Mapping[str, Any]) -> Job:
+def make_job(source: Path, given: Mapping[str, Any], known: Iterable[str] = RunOptions.__annotations__) -> Job:
     """The job that a source, or a job file with options over it, makes.  Raises JobError with every fault."""
     name = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     if not isinstance(name, str):
         raise JobError(f"source: must be a path, a glob or `-`, not {type(source).__name__}; for rows use rowmill.map")
-    check_names(given, (*RunOptions.__annotations__, *MapOptions.__annotations__))
+    check_names(given, {*known, *NAMED})
     options = {key: _plain(key, value) for key, value in given.items() if value is not None and key not in FLAGS}
+    twice = sorted(set(ENDPOINT).intersection(options)) if "endpoints" in options else ()
+    if twice:
+        raise JobError(f"{', '.join(twice)}: belongs to one endpoint; put it into the mappings of endpoints")
     try:
         if name.lower().endswith((".yaml", ".yml")):
             return load_job(name, options)
@@ -136,20 +164,23 @@ def make_job(source: Path, given: Mapping[str, Any]) -> Job:
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuses keyword arguments that are not known, with the nearest that is."""
-    known = {*known, *Job.model_fields, "model", "answer"}
+    """Refuses keyword arguments that are not among the known, with the nearest that is."""
+    known = set(known)
     faults = []
     for name in given:
-        if name not in known:
-            meant = nearest(name, known)
-            faults.append(f"{name}: unknown option" + (f"; did you mean {meant}?" if meant else ""))
+        if name in known:
+            continue
+        owner = next((owner for owner, names in OWNERS.items() if name in names), None)
+        meant = None if owner else nearest(name, known)
+        words = f"is an option of {owner} only" if owner else "unknown option"
+        faults.append(f"{name}: {words}" + (f"; did you mean {meant}?" if meant else ""))
     if faults:
         raise JobError(*faults)
 
 
 def _as_keyword(fault: str) -> str:
     """`--in-flight: ...` as Python's callers write it."""
-    return re.sub(r"^--([a-z-]+)(?=:)", lambda found: found[1].replace("-", "_"), fault)
+    return re.sub(r"^--([a-z-]+)(?=[:.\[])", lambda found: found[1].replace("-", "_"), fault)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -157,12 +188,17 @@ def _plain(name: str, value: Any) -> Any:
         return answer_schema(value)
     if name == "prompt" and not isinstance(value, str):
         return [dict(turn) for turn in value]
-    if name == "headers" and isinstance(value, Mapping):
-        return dict(value)
+    return _bare(value)
+
+
+def _bare(value: Any) -> Any:
+    """Mappings, sequences and paths as a job file has them."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if name in _FLOATS and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if isinstance(value, Mapping):
+        return {key: _bare(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bare(part) for part in value]
     return value
 
 
@@ -182,3 +218,11 @@ def answer_schema(answer: Any) -> Any:
     except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
         first = str(error).splitlines()[0]
         raise JobError(f"answer: must be a schema, shorthand text, or a class with fields: {first}") from None
+
+
+def chosen_on_error(options: Mapping[str, Any]) -> str | None:
+    """`raise`, `return` or None; raises JobError for anything else."""
+    choice: str | None = options.get("on_error")
+    if choice not in (None, "raise", "return"):
+        raise JobError(f"on_error: must be 'raise' or 'return', not {choice!r}")
+    return choice

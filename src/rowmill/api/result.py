@@ -25,7 +25,7 @@ class Result:
     @property
     def counts(self) -> Mapping[str, int]:
         """Rows by status, over all sessions."""
-        return self._ended.figures.counts
+        return {str(status): number for status, number in self._ended.figures.counts.items()}
 
     @property
     def cost_usd(self) -> float | None:

@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowmill.api.options import Path, Prompt, make_job
-from rowmill.api.result import Result
+from rowmill.api.result import Result, named_statuses
 from rowmill.errors import JobError, StopReason
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from rowmill.api.options import RunOptions
+    from rowmill.job import Job
     from rowmill.ports import Observer
+    from rowmill.quote import Quote
+    from rowmill.runner import MapRules
 
 
 def run(
@@ -40,9 +43,7 @@ def run(
 
     named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
     job = make_job(source, {**named, **options})
-    ended = runner.run(
-        job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
-    )
+    ended = runner.run(job, **_how(job, options))
     raise_signal(ended.reason)
     return Result(ended)
 
@@ -61,10 +62,27 @@ async def arun(
 
     named = {"prompt": prompt, "model": model, "output": output, "answer": answer}
     job = make_job(source, {**named, **options})
-    ended = await runner.arun(
-        job, on_change=chosen_on_change(options), fresh=options.get("fresh", False), observers=observers(options)
-    )
-    return Result(ended)
+    return Result(await runner.arun(job, **_how(job, options)))
+
+
+def _how(job: Job, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is no part of the job.  Raises JobError for a pilot that nobody looks at."""
+    approve = options.get("approve")
+    if job.pilot is not None and approve is None and job.budget_usd is None:
+        raise JobError(
+            "pilot: give approve, a function that is shown the quote and says whether to go on, or budget_usd"
+        )
+    return {
+        "on_change": chosen_on_change(options),
+        "fresh": options.get("fresh", False),
+        "approve": approve or _go_on,
+        "observers": observers(options),
+    }
+
+
+def _go_on(quote: Quote) -> bool:
+    """The budget stands guard."""
+    return True
 
 
 def raise_signal(reason: StopReason) -> None:
@@ -92,3 +110,10 @@ def observers(options: Mapping[str, Any]) -> list[Observer]:
     from rowmill.observers.log import Log
 
     return [Log()]
+
+
+def rules_of(options: Mapping[str, Any]) -> MapRules:
+    """What is to become of rows that a run file holds already.  Raises JobError."""
+    from rowmill.runner import MapRules
+
+    return MapRules(chosen_on_change(options), sorted(named_statuses(options.get("retry") or (), "retry")))

@@ -1,22 +1,21 @@
-"""One batch of calls, in one part or in one for each chain that inputs are routed to; must not know LangChain."""
+"""One batch of calls, in memory or with a run file, and what each input gets; must not know LangChain."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from rowmill.api.calling import SIGNALS
+from rowmill.api.calling import left_out
 from rowmill.api.running import raise_signal
-from rowmill.errors import StoppedError, StopReason
+from rowmill.errors import StopReason
 from rowmill.records import GOOD, Outcome
-from rowmill.runner.calling import Called, Calls, Target
-from rowmill.runner.loop import run_in_thread, signals
+from rowmill.runner.calling import MISSING, Called, Calls
+from rowmill.runner.stored_calls import StoredCalls
 
 
 class Ended(NamedTuple):
-    """An input that has ended: its place, and its output or what it raised."""
+    """An input that has ended: its place, and its output or what it raised.  A place of -1 is the batch itself."""
 
     place: int
     output: Any
@@ -32,101 +31,83 @@ class Ended(NamedTuple):
 
 
 class Batch:
-    """One batch: calls over its inputs, in one part, or in one for each chain that inputs are routed to."""
+    """One batch.  `calls` makes its calls, given who is to hear of each row as it ends.
 
-    def __init__(self, size: int, tell: Callable[[Ended], None] | None, budget_s: float | None) -> None:
-        self._size = size
-        self._tell = tell
+    With `tell` the inputs are told one by one as they end, all of them exactly once: with a run file first those
+    that have ended well before, and last those that have failed before or had no turn.
+    """
+
+    def __init__(
+        self,
+        calls: Callable[[Callable[[Outcome], None] | None], Calls | StoredCalls],
+        budget_s: float | None,
+        tell: Callable[[Ended], None] | None = None,
+    ) -> None:
+        self._calls = calls(None if tell is None else self._ended)
         self._budget_s = budget_s
-        self._parts: list[tuple[Calls, Sequence[int]]] = []
-        self._ended: dict[int, Called] = {}
-
-    def add(self, targets: Sequence[Target], inputs: Sequence[Any], places: Sequence[int]) -> None:
-        """Adds a part whose inputs stand at these places of the whole."""
-        part: list[Calls] = []
-
-        def ended(outcome: Outcome) -> None:
-            assert self._tell is not None
-            place = places[outcome.index]
-            if outcome.status in GOOD:
-                self._tell(Ended(place, part[0].value(outcome.index), None))
-            else:
-                self._tell(Ended(place, None, part[0].error(outcome)))
-
-        calls = Calls(targets, inputs, ended=ended if self._tell is not None else None)
-        part.append(calls)
-        self._parts.append((calls, places))
+        self._tell = tell
+        self._told: set[int] = set()
+        self._called: Called | None = None
 
     def stop(self, reason: StopReason) -> None:
         """Ends the batch early; a second time drops what is in flight.  Does nothing once it has ended."""
-        for calls, _ in self._parts:
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                calls.stop(reason)
+        self._calls.stop(reason)
 
     async def execute(self) -> None:
-        """Runs all parts side by side.  Raises what is no exception of a row."""
-        executions = [calls.execute() for calls, _ in self._parts]
-        ended = await asyncio.gather(*executions, return_exceptions=len(executions) > 1)
-        for number, called in enumerate(ended):
-            if isinstance(called, BaseException):
-                raise called
-            self._ended[number] = called
+        """Calls on the running loop.  Raises what is no exception of a row."""
+        self._called = await self._calls.execute()
 
     def run(self) -> None:
-        """Executes on a loop of its own.  Ctrl-C awaits what is in flight, then raises KeyboardInterrupt."""
-        with signals(lambda number: self.stop(SIGNALS[number]), wanted=True):
-            run_in_thread(self.execute)
-        for called in self._ended.values():
-            raise_signal(called.reason)
+        """Calls on a loop of its own.  Ctrl-C awaits what is in flight, then raises KeyboardInterrupt."""
+        self._called = self._calls.run()
+        raise_signal(self._called.reason)
 
-    async def execute_and_tell(self, tell: Callable[[Ended], None]) -> None:
-        """Executes, and tells of the inputs that were left out, or of what broke it off."""
-        try:
+    async def execute_and_tell(self) -> None:
+        """As `execute`; what breaks the batch off is told, too."""
+        with self._telling():
             await self.execute()
-        except BaseException as error:  # handed to whoever waits
-            tell(Ended(-1, None, error))
-        else:
-            self._tell_left(tell)
 
-    def run_and_tell(self, tell: Callable[[Ended], None]) -> None:
-        """The same on a loop of its own."""
-        try:
-            run_in_thread(self.execute)
-        except BaseException as error:  # handed to whoever waits
-            tell(Ended(-1, None, error))
-        else:
-            self._tell_left(tell)
-
-    def _tell_left(self, tell: Callable[[Ended], None]) -> None:
-        for place, why in self._left().items():
-            tell(Ended(place, None, why))
+    def run_and_tell(self) -> None:
+        """As `run`; what breaks the batch off is told, too."""
+        with self._telling():
+            self.run()
 
     def outputs(self, return_exceptions: bool) -> list[Any]:
         """Outputs in order.  Raises the first input's exception where it is not to stand in its place."""
-        found: list[Any] = [None] * self._size
-        errors: dict[int, Exception] = dict(self._left())
-        for number, (calls, places) in enumerate(self._parts):
-            called = self._ended[number]
-            for index, value in called.values.items():
-                found[places[index]] = value
-            errors |= {places[index]: calls.error(outcome) for index, outcome in called.bad.items()}
+        assert self._called is not None
+        found = self._called.values
+        errors = {place: self._raised(self._called, place) for place in (*self._called.bad, *self._called.left())}
         if errors and not return_exceptions:
             raise errors[min(errors)]
         for place, error in errors.items():
             found[place] = error
         return found
 
-    def _left(self) -> dict[int, Exception]:
-        """Inputs that had no turn: the batch's time was up, or its lane had to stop."""
-        left: dict[int, Exception] = {}
-        for number, (_, places) in enumerate(self._parts):
-            called = self._ended[number]
-            for index, place in enumerate(places):
-                if index not in called.values and index not in called.bad:
-                    left[place] = self._why_left(called)
-        return left
+    def _ended(self, outcome: Outcome) -> None:
+        assert self._tell is not None
+        self._told.add(outcome.index)
+        if outcome.status in GOOD:
+            self._tell(Ended(outcome.index, self._calls.value(outcome), None))
+        else:
+            self._tell(Ended(outcome.index, None, self._calls.error(outcome)))
 
-    def _why_left(self, called: Called) -> Exception:
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        assert self._tell is not None
+        try:
+            yield
+            assert self._called is not None
+            for place, output in enumerate(self._called.values):
+                if place not in self._told:
+                    error = self._raised(self._called, place) if output is MISSING else None
+                    self._tell(Ended(place, output, error))
+        except BaseException as error:  # handed to whoever waits
+            self._tell(Ended(-1, None, error))
+
+    def _raised(self, called: Called, place: int) -> Exception:
+        """What the input raised, or why it had no turn."""
+        if place in called.bad:
+            return called.raised(place)
         if called.reason is StopReason.MAX_DURATION:
             return TimeoutError(f"the batch's max_duration_s of {self._budget_s:g} s was over before this input's turn")
-        return StoppedError(called.message, called.reason.value, None)
+        return left_out(called)

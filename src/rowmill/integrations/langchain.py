@@ -1,7 +1,7 @@
 """LangChain: `RunnableBatch` puts Rowmill's engine under a chain's `batch`.  It keeps LangChain's semantics.
 
-Two things differ: a key that no config has is refused instead of being moved into `configurable`, and
-`max_concurrency: 0` is refused instead of hanging.
+Three things differ: a key that no config has is refused instead of being moved into `configurable`,
+`max_concurrency: 0` is refused instead of hanging, and an exception is raised when all inputs have been tried.
 """
 
 from __future__ import annotations
@@ -15,16 +15,23 @@ from difflib import get_close_matches
 from queue import SimpleQueue
 from typing import Any, TypedDict, TypeVar
 
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import CONFIG_KEYS, get_config_list
-
-from rowmill.api.calling import StoredCalls, target_of
+from rowmill.api.calling import target_of
+from rowmill.api.running import rules_of
 from rowmill.errors import JobError, StopReason
 from rowmill.integrations.batch import Batch, Ended
 from rowmill.job.faults import nearest
-from rowmill.runner.calling import Target
-from rowmill.runner.loop import in_thread, until_stopped
-from rowmill.runner.mapping import amap_rows, map_rows
+from rowmill.providers.callable import InOwnContext
+from rowmill.records import Outcome
+from rowmill.runner.calling import Calls, Target
+from rowmill.runner.collector import rare_collections
+from rowmill.runner.loop import until_stopped
+from rowmill.runner.stored_calls import StoredCalls
+
+try:
+    from langchain_core.runnables import Runnable, RunnableConfig
+    from langchain_core.runnables.config import CONFIG_KEYS, get_config_list
+except ImportError as error:
+    raise ImportError("RunnableBatch needs langchain-core: pip install 'rowmill[langchain]'") from error
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -79,8 +86,6 @@ class RunnableBatch(Runnable[Input, Output]):
         if unknown:
             meant = nearest(unknown[0], BatchOptions.__annotations__)
             raise JobError(f"{unknown[0]}: unknown option" + (f"; did you mean {meant}?" if meant else ""))
-        if options.get("run_file") is not None and len(self._chains) > 1:
-            raise JobError("run_file: is for one chain; give each of several a RunnableBatch of its own")
         self._options = options
         for name in self._chains:
             self._target(name, [], {}, blocking=False)  # refuses what is out of range now, not in the first batch
@@ -143,9 +148,6 @@ class RunnableBatch(Runnable[Input, Output]):
         if not inputs:
             return []
         configs = configs_of(config, len(inputs))
-        if "run_file" in self._options:
-            stored = self._stored(inputs, configs, kwargs)
-            return stored.collected(map_rows(stored.prepare, stored.rules), _on_error(return_exceptions))
         if len(inputs) == 1 and not self._options:
             return [self._one(inputs[0], configs[0], kwargs, return_exceptions)]
         batch = self._batch(inputs, configs, kwargs, blocking=True)
@@ -164,14 +166,11 @@ class RunnableBatch(Runnable[Input, Output]):
         if not inputs:
             return []
         configs = configs_of(config, len(inputs))
-        if "run_file" in self._options:
-            stored = self._stored(inputs, configs, kwargs)
-            ended = await amap_rows(stored.prepare, stored.rules)
-            return await in_thread(stored.collected, ended, _on_error(return_exceptions))
-        if self._is_bare(configs[0]):
-            return await self._gathered(inputs, configs, kwargs, return_exceptions)
-        batch = self._batch(inputs, configs, kwargs, blocking=False)
-        await until_stopped(batch.execute(), batch.stop)
+        with rare_collections():
+            if self._is_bare():
+                return await self._gathered(inputs, configs, kwargs, return_exceptions)
+            batch = self._batch(inputs, configs, kwargs, blocking=False)
+            await until_stopped(batch.execute(), batch.stop)
         return batch.outputs(return_exceptions)
 
     def batch_as_completed(
@@ -186,13 +185,12 @@ class RunnableBatch(Runnable[Input, Output]):
         if not inputs:
             return
         configs = configs_of(config, len(inputs))
-        self._refuse_run_file("batch")
         if len(inputs) == 1 and not self._options:
             yield 0, self._one(inputs[0], configs[0], kwargs, return_exceptions)
             return
         ended: SimpleQueue[Ended] = SimpleQueue()
         batch = self._batch(inputs, configs, kwargs, blocking=True, tell=ended.put)
-        running = threading.Thread(target=contextvars.copy_context().run, args=(batch.run_and_tell, ended.put))
+        running = threading.Thread(target=contextvars.copy_context().run, args=(batch.run_and_tell,))
         running.start()
         try:
             for _ in inputs:
@@ -213,10 +211,14 @@ class RunnableBatch(Runnable[Input, Output]):
         if not inputs:
             return
         configs = configs_of(config, len(inputs))
-        self._refuse_run_file("abatch")
         ended: asyncio.Queue[Ended] = asyncio.Queue()
-        batch = self._batch(inputs, configs, kwargs, blocking=False, tell=ended.put_nowait)
-        running = asyncio.ensure_future(batch.execute_and_tell(ended.put_nowait))
+        loop = asyncio.get_running_loop()
+
+        def tell(one: Ended) -> None:  # stored outputs are read in a thread
+            loop.call_soon_threadsafe(ended.put_nowait, one)
+
+        batch = self._batch(inputs, configs, kwargs, blocking=False, tell=tell)
+        running = asyncio.ensure_future(batch.execute_and_tell())
         try:
             for _ in inputs:
                 yield (await ended.get()).shown(return_exceptions)
@@ -226,10 +228,9 @@ class RunnableBatch(Runnable[Input, Output]):
                 batch.stop(StopReason.INTERRUPTED)
             await running
 
-    def _is_bare(self, config: RunnableConfig) -> bool:
-        """Whether nothing is asked for that an engine is needed for: no limit, no retry, one chain."""
-        bounded = config.get("max_concurrency") or self._limits[next(iter(self._limits))]
-        return not self._options and len(self._chains) == 1 and bounded is None
+    def _is_bare(self) -> bool:
+        """Whether nothing is asked for that an engine is needed for: no retry, no rate, no run file, one chain."""
+        return not self._options and len(self._chains) == 1
 
     async def _gathered(
         self,
@@ -238,25 +239,33 @@ class RunnableBatch(Runnable[Input, Output]):
         kwargs: Mapping[str, Any],
         return_exceptions: bool,
     ) -> list[Any]:
-        """All at once.  Invariant: all have been tried before the first input's exception is raised."""
-        [chain] = self._chains.values()
+        """So many at once as may be.  Invariant: all have been tried before the first input's exception is raised."""
+        [(name, chain)] = self._chains.items()
+        found: list[Any] = [None] * len(inputs)
         errors: dict[int, Exception] = {}
+        places = iter(range(len(inputs)))
 
-        async def tried(place: int) -> Any:
+        async def work(place: int) -> None:
             try:
-                return await chain.ainvoke(inputs[place], configs[place], **kwargs)
+                found[place] = await chain.ainvoke(inputs[place], configs[place], **kwargs)
             except Exception as error:  # the chain may raise anything
-                errors[place] = error
-                return error
+                found[place] = errors[place] = error
 
-        found = await asyncio.gather(*map(tried, range(len(inputs))))
+        async def work_on() -> None:
+            for place in places:
+                call = InOwnContext(work(place))
+                await call
+                if not call.has_waited:
+                    await asyncio.sleep(0)
+
+        limit = configs[0].get("max_concurrency") or self._limits[name]
+        if limit is None:
+            await asyncio.gather(*map(work, places))
+        else:
+            await asyncio.gather(*(work_on() for _ in range(min(limit, len(inputs)))))
         if errors and not return_exceptions:
             raise errors[min(errors)]
         return found
-
-    def _refuse_run_file(self, instead: str) -> None:
-        if "run_file" in self._options:
-            raise JobError(f"run_file: outputs come from it when all are there; use {instead}")
 
     def _one(self, input: Input, config: RunnableConfig, kwargs: Mapping[str, Any], return_exceptions: bool) -> Any:
         """A single input needs no engine; so does LangChain."""
@@ -276,24 +285,18 @@ class RunnableBatch(Runnable[Input, Output]):
         blocking: bool,
         tell: Callable[[Ended], None] | None = None,
     ) -> Batch:
-        batch = Batch(len(inputs), tell, self._options.get("max_duration_s"))
-        if self._route is None:
-            targets = [self._target(name, configs, kwargs, blocking) for name in self._chains]
-            batch.add(targets, inputs, range(len(inputs)))
-            return batch
-        places: dict[str, list[int]] = {}
-        for place, input in enumerate(inputs):
-            places.setdefault(self._name_of(input), []).append(place)
-        for name, own in places.items():
-            target = self._target(name, [configs[place] for place in own], kwargs, blocking)
-            batch.add([target], [inputs[place] for place in own], own)
-        return batch
+        targets = [self._target(name, configs, kwargs, blocking) for name in self._chains]
+        route: Callable[[int], int] | None = None
+        if self._route is not None:
+            places = {name: place for place, name in enumerate(self._chains)}
+            route = [places[self._name_of(input)] for input in inputs].__getitem__
 
-    def _stored(
-        self, inputs: Sequence[Input], configs: Sequence[RunnableConfig], kwargs: Mapping[str, Any]
-    ) -> StoredCalls:
-        [name] = self._chains
-        return StoredCalls(self._target(name, configs, kwargs, blocking=False), inputs, self._options)
+        def calls(ended: Callable[[Outcome], None] | None) -> Calls | StoredCalls:
+            if self._options.get("run_file") is None:
+                return Calls(targets, inputs, route=route, ended=ended)
+            return StoredCalls(targets, inputs, rules_of(self._options), route=route, ended=ended)
+
+        return Batch(calls, self._options.get("max_duration_s"), tell)
 
     def _target(
         self, name: str, configs: Sequence[RunnableConfig], kwargs: Mapping[str, Any], blocking: bool
@@ -306,7 +309,7 @@ class RunnableBatch(Runnable[Input, Output]):
         options.setdefault("row_timeout_s", UNBOUNDED_S)
         chain = self._chains[name]
         call = _Blocking(chain, configs, kwargs) if blocking else _Awaited(chain, configs, kwargs)
-        return target_of(call, options, by_status="attempts" in self._options)
+        return target_of(call, options, name, by_status="attempts" in self._options)
 
 
 class _Blocking:
@@ -357,7 +360,3 @@ def check_limit(limit: int | None) -> None:
     """Raises ValueError for a concurrency under which nothing would ever run."""
     if limit is not None and limit < 1:
         raise ValueError(f"max_concurrency must be at least 1, not {limit}; leave it out for no limit")
-
-
-def _on_error(return_exceptions: bool) -> str:
-    return "return" if return_exceptions else "raise"

@@ -13,7 +13,8 @@ from rowmill.errors import JobError
 from rowmill.job.document import Document, Path
 
 LIMITS = ("in_flight", "rpm", "tpm", "input_tpm", "output_tpm", "headroom")
-ENDPOINT = ("model", "url", "key_env", "key_file", "ca_file", "headers", *LIMITS)
+ENDPOINT = ("model", "url", "key_env", "key_file", "ca_file", "headers", "price", "http", *LIMITS)
+ANSWER = ("repair", "fallback", "fallback_for", "expect")
 RETRY = ("attempts", "backoff_s", "max_backoff_s")
 PARAMS = ("max_tokens", "temperature")
 SPELLINGS: Mapping[str, str] = {"headers": "--header", "param": "--param", "source": "SOURCE"}
@@ -35,7 +36,8 @@ def document_of(options: Mapping[str, Any]) -> Document:
         try:
             for path, part in _spread(name, value):
                 _put(values, path, part)
-                places[path] = spelled(name)
+                if name != "endpoints":  # whose parts are known by their own places
+                    places[path] = spelled(name)
         except ValueError as error:
             faults.append(f"{spelled(name)}: {error}")
     if options.get("endpoints") is None:
@@ -58,6 +60,10 @@ def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:
         return [(("endpoints", 0, "headers"), _pairs(value, ":", str))]
     if name in ENDPOINT:
         return [(("endpoints", 0, name), value)]
+    if name == "endpoints":
+        return _endpoints(value)
+    if name in ANSWER:
+        return [(("answer", name), value)]
     if name in RETRY:
         return [(("retry", name), value)]
     if name in PARAMS:
@@ -72,6 +78,12 @@ def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:
 def _models(value: Any) -> list[tuple[Path, Any]]:
     models = [value] if isinstance(value, str) else list(value)
     return [(("endpoints", place, "model"), model) for place, model in enumerate(models)]
+
+
+def _endpoints(value: Any) -> list[tuple[Path, Any]]:
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(spec, Mapping) for spec in value):
+        raise ValueError("must be a list of mappings, one an endpoint")
+    return [(("endpoints", place, key), part) for place, spec in enumerate(value) for key, part in spec.items()]
 
 
 def _put(values: dict[str, Any], path: Path, part: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from rowmill import failures
+from rowmill import codec, failures
 from rowmill.errors import FailureKind
 from rowmill.prompts import Prompt
 from rowmill.providers.threads import Threads
@@ -69,8 +69,8 @@ class AsItIs(AnswerSchema):
         self.json_schema: Mapping[str, Any] = {}
 
     def read(self, text: str) -> Mapping[str, Any] | str:
-        """See `AnswerSchema`."""
-        return {"answer": msgspec.Raw(text.encode())}
+        """See `AnswerSchema`.  A subclass of str stands as text, so that exports show it, with its class beside."""
+        return codec.readable(text) or {"answer": msgspec.Raw(text.encode())}
 
 
 @dataclass(slots=True)

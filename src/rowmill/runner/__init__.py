@@ -9,7 +9,7 @@ from rowmill.runner.awaited import arun
 from rowmill.runner.check import CheckReport, check
 from rowmill.runner.exporting import export
 from rowmill.runner.looking import rows, status
-from rowmill.runner.mapping import MapRules, amap_rows, map_rows, prepared_map
+from rowmill.runner.mapping import MapRules, MapRun, prepared_map
 from rowmill.runner.quoting import quote_job
 from rowmill.runner.running import retry, run
 from rowmill.runner.tune import TuneReport, TuneRules, tune
@@ -17,13 +17,12 @@ from rowmill.runner.tune import TuneReport, TuneRules, tune
 __all__ = [
     "CheckReport",
     "MapRules",
+    "MapRun",
     "TuneReport",
     "TuneRules",
-    "amap_rows",
     "arun",
     "check",
     "export",
-    "map_rows",
     "prepared_map",
     "quote_job",
     "retry",

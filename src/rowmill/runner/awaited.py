@@ -7,13 +7,15 @@ from typing import TypeVar
 
 from rowmill.job import Job
 from rowmill.ports import Observer
+from rowmill.quote import Quote
 from rowmill.records import Result
 from rowmill.runner.files import ensure_run_file, set_aside
 from rowmill.runner.lanes import Endpoint, resolve_endpoints
 from rowmill.runner.loop import in_thread
 from rowmill.runner.plan import Input, Plan, make_plan
 from rowmill.runner.pricing import priced
-from rowmill.runner.running import open_or_stored
+from rowmill.runner.quoting import Pilot, has_begun
+from rowmill.runner.running import must_be_approved, open_or_stored
 from rowmill.runner.start import Start
 from rowmill.store.lock import RunFileLock
 
@@ -21,37 +23,46 @@ S = TypeVar("S", bound=Start)
 
 
 async def arun(
-    job: Job, *, on_change: str | None = None, fresh: bool = False, observers: Sequence[Observer] = ()
+    job: Job,
+    *,
+    on_change: str | None = None,
+    fresh: bool = False,
+    approve: Callable[[Quote], bool] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> Result:
     """As `run`, awaited.  Cancelling drops what is in flight; what was answered is saved."""
+    must_be_approved(job, approve)
 
     def prepare() -> tuple[Plan, list[Endpoint], Input | None]:
         plan = make_plan(job)
         return plan, priced(job, resolve_endpoints(job)), open_or_stored(plan, fresh)
 
-    plan, endpoints, opened = await in_thread(prepare)
-
-    def start() -> Start:
+    def settle() -> bool:
         if fresh:
             set_aside(plan)
         ensure_run_file(plan)
-        return Start(plan, endpoints, opened, observers)
+        return job.pilot is not None and not has_begun(plan)
 
-    return await locked(plan, start, lambda begun: begun.begin(on_change, None))
+    plan, endpoints, opened = await in_thread(prepare)
+    with RunFileLock(plan.run_file):
+        if await in_thread(settle) and job.pilot is not None and approve is not None:
+            pilot = Pilot(plan, endpoints, observers)
+            stopped = await pilot.go_here(job.pilot, lambda start: start.settle_versions(on_change, None))
+            if stopped is not None:
+                return stopped
+            if not approve(await in_thread(pilot.quote)):
+                return pilot.declined()
+        start = await started(lambda: Start(plan, endpoints, opened, observers))
+        return await start.go_here(lambda: start.begin(on_change, None))
 
 
-async def locked(plan: Plan, start: Callable[[], S], prepare: Callable[[S], None]) -> Result:
-    """Starts on a run file and holds its lock until the end."""
-    lock = RunFileLock(plan.run_file)
-    lock.acquire()
+async def started(start: Callable[[], S]) -> S:
+    """Makes a start in a thread; one that is cancelled just then leaves no thread behind."""
     made: list[S] = []
     try:
-        try:
-            await in_thread(lambda: made.append(start()))
-        except BaseException:
-            for begun in made:  # cancelled just then
-                begun.writer.close(None)
-            raise
-        return await made[0].go_here(lambda: prepare(made[0]))
-    finally:
-        lock.release()
+        await in_thread(lambda: made.append(start()))
+    except BaseException:
+        for begun in made:
+            begun.writer.close(None)
+        raise
+    return made[0]

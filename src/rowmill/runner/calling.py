@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from rowmill.engine.feed import Feed
@@ -20,11 +22,13 @@ from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row
-from rowmill.runner.loop import SystemClock
+from rowmill.runner.loop import SystemClock, run_in_thread, signals
 from rowmill.steps import RetryRules
 
 ITEM = "item"
+MISSING = object()
 IN_FLIGHT = 20
+SIGNALS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
 ROWS_AHEAD = 1000
 ROWS_PER_PIECE = 256
 
@@ -50,18 +54,27 @@ class Target:
 
 @dataclass(slots=True)
 class Called:
-    """How the calls ended: `values` by row where they were kept, `bad` the outcome of every row that ended badly.
+    """How the calls ended.  `values` has a place for every row that came in, MISSING where none was returned.
 
-    `rows` counts the rows that came in; `error` is what broke the reading of them off.
+    `bad` is the outcome of every row that ended badly, `errors` what those of this session raised; `error` is what
+    broke the reading of the rows off, `kept` where values are stored.
     """
 
     reason: StopReason
     message: str
-    values: dict[int, Any]
+    values: list[Any]
     bad: dict[int, Outcome]
-    errors: dict[int, Exception]
-    rows: int
+    errors: Mapping[int, Exception]
     error: Exception | None = None
+    kept: Path | None = None
+
+    def left(self) -> Iterator[int]:
+        """Rows that had no turn."""
+        return (index for index, value in enumerate(self.values) if value is MISSING and index not in self.bad)
+
+    def raised(self, index: int) -> Exception:
+        """What a row that ended badly raised."""
+        return error_of(self.bad[index], self.errors)
 
 
 class _Memory:
@@ -89,33 +102,34 @@ class _Memory:
 
 
 class ListFeed(Feed):
-    """Rows of a list: all are there from the start, so that no thread is needed and no worker has to wait."""
+    """Rows of a list, or some of them: all are there from the start, so that there is no thread and no waiting."""
 
-    def __init__(self, items: Sequence[Any]) -> None:
+    def __init__(self, items: Sequence[Any], places: Sequence[int]) -> None:
         super().__init__(iter(()), 1)
         self._items = items
+        self._places = places
         self._next = 0
 
     @property
     def exhausted(self) -> bool:
-        return self._next >= len(self._items)
+        return self._next >= len(self._places)
 
     def start(self) -> None:
         """There is nothing to start."""
 
     def take(self) -> Row | None:
         """See `Feed`."""
-        index = self._next
-        if index >= len(self._items):
+        if self._next >= len(self._places):
             return None
-        self._next = index + 1
+        index = self._places[self._next]
+        self._next += 1
         return Row(index, {ITEM: self._items[index]})
 
 
 class Calls:
-    """Calls over rows in memory, on the running loop.  `ended` is told of every row as it ends.
+    """Calls over rows in memory.  `ended` is told of every row as it ends.
 
-    Where there are several targets, whoever is free takes the next row.
+    Of several targets `route` names one by number for each row's index; without it whoever is free takes the next.
     """
 
     def __init__(
@@ -123,80 +137,100 @@ class Calls:
         targets: Sequence[Target],
         items: Iterable[Any],
         *,
+        route: Callable[[int], int] | None = None,
         ended: Callable[[Outcome], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self._targets = targets
         self._items = items
+        self._route = route
         self._observers = observers
         self._memory = _Memory(ended)
-        self._values: dict[int, Any] = {}
+        self._values: list[Any] = []
         self._outlet = Outlet(self._keep, {})
-        self._rows = 0
         self._run: Run | None = None
         self._stopped: StopReason | None = None
 
-    def value(self, index: int) -> Any:
+    def value(self, outcome: Outcome) -> Any:
         """What the call of a row that has ended well returned."""
-        return self._values[index]
+        return self._values[outcome.index]
 
     def error(self, outcome: Outcome) -> Exception:
         """What a row that has ended badly raised."""
         return error_of(outcome, self._outlet.errors)
 
     def stop(self, reason: StopReason) -> None:
-        """Asks the calls to end; a second time drops what is in flight."""
-        if self._run is not None:
-            self._run.stop(reason)
-        else:
+        """Asks the calls to end; a second time drops what is in flight.  Does nothing once they have ended."""
+        if self._run is None:
             self._stopped = reason
+            return
+        with contextlib.suppress(RuntimeError):  # its loop is closed
+            self._run.stop(reason)
+
+    def run(self) -> Called:
+        """Executes on a loop of its own.  After a signal what is in flight is awaited."""
+        with signals(lambda number: self.stop(SIGNALS[number]), wanted=True):
+            return run_in_thread(self.execute)
 
     async def execute(self) -> Called:
         """Calls until no row is left.  Raises what the run cannot go on with."""
         clock = SystemClock(asyncio.get_running_loop())
         first = self._targets[0]
-        feed = self._feed()
-        tally = Tally(Before(), clock.now, lambda: self._rows if feed.exhausted else None)
+        feeds = self._feeds()
+        tally = Tally(Before(), clock.now, lambda: len(self._values) if feeds[0].exhausted else None)
         rules = RowRules(Passing(_item_of), {}, AsItIs(), first.retry_rules())
-        self._run = run = Run([feed], self._memory, clock, tally, self._observers)
+        self._run = run = Run(list(dict.fromkeys(feeds)), self._memory, clock, tally, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
         outlet = self._outlet
         providers = [target.provider(outlet) for target in self._targets]
-        for target, provider in zip(self._targets, providers, strict=True):
-            run.add(self._lane(target, provider, feed, clock, run), rules)
+        for target, provider, own in zip(self._targets, providers, feeds, strict=True):
+            run.add(self._lane(target, provider, own, clock, run), rules)
         try:
-            reason, message = await run.execute(RunLimits(first.job.max_duration_s))
+            reason, message = await run.execute(RunLimits(first.job.max_duration_s, first.job.max_failure_rate))
         finally:
             for provider in providers:
                 await provider.close()
         if outlet.fatal is not None:
             raise outlet.fatal
-        return Called(reason, message, self._values, self._memory.bad, outlet.errors, self._rows, feed.error)
+        return Called(reason, message, self._values, self._memory.bad, outlet.errors, feeds[0].error)
 
-    def _feed(self) -> Feed:
-        if isinstance(self._items, list | tuple):
-            self._rows = len(self._items)
-            return ListFeed(self._items)
-        return Feed(self._pieces(), min(sum(in_flight_of(target.job) for target in self._targets), ROWS_AHEAD))
+    def _feeds(self) -> Sequence[Feed]:
+        """A feed for each target; the same one where whoever is free takes the next row."""
+        items, route, number = self._items, self._route, len(self._targets)
+        if route is not None and not isinstance(items, list | tuple):
+            items = list(items)
+        if not isinstance(items, list | tuple):
+            ahead = min(sum(in_flight_of(target.job) for target in self._targets), ROWS_AHEAD)
+            return [Feed(self._pieces(), ahead)] * number
+        self._values = [MISSING] * len(items)
+        if route is None:
+            return [ListFeed(items, range(len(items)))] * number
+        places: list[list[int]] = [[] for _ in self._targets]
+        for place in range(len(items)):
+            places[route(place)].append(place)
+        return [ListFeed(items, own) for own in places]
 
     def _lane(self, target: Target, provider: Provider, feed: Feed, clock: SystemClock, run: Run) -> Lane:
-        spec = target.job.endpoints[0]
-        most = in_flight_of(target.job)
-        config = LaneConfig(target.name, target.name, most, most, target.job.timeout_s, target.job.max_outage_s)
+        """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
+        spec, job = target.job.endpoints[0], target.job
+        most, is_routed = in_flight_of(job), self._route is not None
+        config = LaneConfig(target.name, target.name, most, most, job.timeout_s, job.max_outage_s, pin=is_routed)
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
-        return Lane(config, provider, feed, clock, run.tell, gate, run.roster)
+        return Lane(config, provider, feed, clock, run.tell, gate, run.roster, is_home=is_routed)
 
     def _keep(self, index: int, value: Any) -> bytes:
         self._values[index] = value
         return b"null"
 
     def _pieces(self) -> Iterator[Sequence[Row]]:
+        """Invariant: a row's value has its place before the row is handed out."""
         items = iter(self._items)
-        while piece := [Row(n, {ITEM: item}) for n, item in enumerate(islice(items, ROWS_PER_PIECE), self._rows)]:
-            self._rows += len(piece)
-            yield piece
+        while piece := list(islice(items, ROWS_PER_PIECE)):
+            first = len(self._values)
+            self._values.extend([MISSING] * len(piece))
+            yield [Row(index, {ITEM: item}) for index, item in enumerate(piece, first)]
 
 
 def error_of(outcome: Outcome, errors: Mapping[int, Exception]) -> Exception:

@@ -12,8 +12,8 @@ from rowmill.job import Job
 from rowmill.ports import Chunk
 from rowmill.prompts import TemplateFault
 from rowmill.records import Row
+from rowmill.runner.destinations import check_place
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
-from rowmill.runner.places import check_place
 from rowmill.runner.plan import Plan, make_plan, open_input
 from rowmill.runner.pricing import odd_prices, priced
 

@@ -13,7 +13,7 @@ from rowmill.quote import Lengths, Pace, Quote, Sampled, quote
 from rowmill.records import GOOD, Result
 from rowmill.runner.files import ensure_run_file
 from rowmill.runner.lanes import Endpoint, resolve_endpoints
-from rowmill.runner.loop import leave, signals
+from rowmill.runner.loop import in_thread, leave, signals
 from rowmill.runner.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.pricing import priced
 from rowmill.runner.start import Ended, Start
@@ -76,18 +76,32 @@ class Pilot:
 
     def go(self, rows: int, settle: Callable[[Start], None], interrupts: bool) -> Result | None:
         """Draws the sample and has it answered; a result where it stopped early."""
+        start = self._drawn(rows)
+        return self._over(start, start.run_engine(self._preparing(start, settle), interrupts, last=changes.end_sample))
+
+    async def go_here(self, rows: int, settle: Callable[[Start], None]) -> Result | None:
+        """As `go`, on the running loop."""
+        start = await in_thread(self._drawn, rows)
+        return self._over(start, await start.engine_here(self._preparing(start, settle), last=changes.end_sample))
+
+    def _drawn(self, rows: int) -> Start:
         plan = self._plan
         if plan.job.source == "-":
             raise JobError("a pilot reads its input twice, and standard input can be read only once: save it to a file")
         self._draw(rows)
         sample = Input(self._sampled(), len(self._picked), is_empty=not self._picked)
-        self._start = start = Start(plan, self._endpoints, sample, self._observers)
+        self._start = Start(plan, self._endpoints, sample, self._observers)
+        return self._start
 
+    def _preparing(self, start: Start, settle: Callable[[Start], None]) -> Callable[[], None]:
         def prepare() -> None:
             settle(start)
             start.writer.do(changes.begin_sample)
 
-        self._ended = ended = start.run_engine(prepare, interrupts, last=changes.end_sample)
+        return prepare
+
+    def _over(self, start: Start, ended: Ended) -> Result | None:
+        self._ended = ended
         return None if ended.reason is StopReason.FINISHED else start.stopped(ended)
 
     def declined(self) -> Result:

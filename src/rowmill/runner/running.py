@@ -41,15 +41,12 @@ def run(
     `approve` is shown what a job's pilot has found and says whether to go on.  Raises JobError before anything is
     sent; every other end is in the result.
     """
-    if job.pilot is not None and approve is None:
-        raise JobError("--pilot asks before it goes on, and there is nobody to ask: add --yes, or --budget-usd USD")
+    must_be_approved(job, approve)
     with signals(leave, wanted=interrupts):
         plan = make_plan(job)
         endpoints = priced(job, resolve_endpoints(job))
         opened = open_or_stored(plan, fresh)
-        lock = RunFileLock(plan.run_file)
-        lock.acquire()
-        try:
+        with RunFileLock(plan.run_file):
             if fresh:
                 set_aside(plan)
             ensure_run_file(plan)
@@ -62,8 +59,6 @@ def run(
                     return pilot.declined()
             start = Start(plan, endpoints, opened, observers)
             return start.go(lambda: start.begin(on_change, confirm), interrupts)
-        finally:
-            lock.release()
 
 
 def retry(
@@ -97,6 +92,12 @@ def retry(
             return start.go(lambda: start.requeue(statuses), interrupts)
         finally:
             lock.release()
+
+
+def must_be_approved(job: Job, approve: Callable[[Quote], bool] | None) -> None:
+    """Refuses a pilot that nobody will look at.  Raises JobError."""
+    if job.pilot is not None and approve is None:
+        raise JobError("--pilot asks before it goes on, and there is nobody to ask: add --yes, or --budget-usd USD")
 
 
 def open_or_stored(plan: Plan, fresh: bool) -> Input | None:

@@ -190,10 +190,7 @@ class Session:
         if self.after_pilot and not matched.left:
             self._run.tell(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
             return
-        text = f"the input has changed: {matched.found:,} finished rows were found again in it"
-        if matched.left:
-            text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
-        self._run.tell(Notice(text))
+        self._run.tell(found_again(matched))
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
         return worst_case_of(self._plan.job, endpoint, provider.body)
@@ -253,6 +250,14 @@ class Session:
                 "lanes": [lane_object(lane) for lane in figures.lanes],
             },
         }
+
+
+def found_again(matched: Matched) -> Notice:
+    """What the user is told where the input has changed."""
+    text = f"the input has changed: {matched.found:,} finished rows were found again in it"
+    if matched.left:
+        text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
+    return Notice(text)
 
 
 def most_in_flight(wanted: int) -> int:

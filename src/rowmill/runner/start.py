@@ -75,9 +75,14 @@ class Start:
                 self._tell(Notice(words))
         finally:
             reader.close()
-        self.writer = Writer(plan.run_file, redactor(endpoints))
+        self.writer = self._make_writer()
         self._after_pilot = False
         self._versions: Mapping[str, int] = {}
+        self._session: Session | None = None
+        self._stopped: StopReason | None = None
+
+    def _make_writer(self) -> Writer:
+        return Writer(self.plan.run_file, redactor(self.endpoints))
 
     def _tell(self, event: Event) -> None:
         for observer in self.observers:
@@ -104,19 +109,35 @@ class Start:
 
     async def go_here(self, prepare: Callable[[], object]) -> Result:
         """As `go`, on the running loop, with the file work in threads; cancelling drops what is in flight."""
+        return await in_thread(self._finish, *await self.engine_here(prepare))
+
+    async def engine_here(self, prepare: Callable[[], object], last: Callable[[Any], object] | None = None) -> Ended:
+        """As `run_engine`, on the running loop."""
         reason: StopReason | None = None
         try:
             session = await in_thread(self._prepared, prepare)
-            reason, message = await until_stopped(session.execute(self._versions), session.stop)
+            ended = Ended(session, *await until_stopped(session.execute(self._versions), session.stop))
+            reason = ended.reason
+            if last is not None:
+                await in_thread(self.writer.do, last)
         finally:
             await in_thread(self.writer.close, reason.value if reason is not None else None)
-        return await in_thread(self._finish, session, reason, message)
+        return ended
 
     def _prepared(self, prepare: Callable[[], object]) -> Session:
         prepare()
         session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
         session.after_pilot = self._after_pilot
+        self._session = session
+        if self._stopped is not None:
+            session.stop(self._stopped)
         return session
+
+    def stop(self, reason: StopReason) -> None:
+        """Asks the engine to end, from any thread; a second time drops what is in flight."""
+        self._stopped = reason
+        if self._session is not None:
+            self._session.stop(reason)
 
     def begin(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Prepares a run over the whole input."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,47 +12,32 @@ from typing import Any
 from rowmill import codec
 from rowmill.chunks import ObjectChunk
 from rowmill.codec import CodecError
-from rowmill.errors import SourceError
+from rowmill.errors import SourceError, StopReason
 from rowmill.job import EndpointSpec
-from rowmill.ports import Chunk
+from rowmill.job.model import effective_params
+from rowmill.ports import Chunk, Observer
 from rowmill.providers.callable import AsItIs, Outlet, Passing
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import ResolvedEndpoint
-from rowmill.records import Outcome
-from rowmill.runner.calling import ITEM, Target
+from rowmill.records import GOOD, Outcome, Result
+from rowmill.routing import PlacedRouter
+from rowmill.runner.asks import Ask, Asks
+from rowmill.runner.calling import IN_FLIGHT, ITEM, MISSING, Called, Target, error_of
 from rowmill.runner.lanes import Endpoint
-from rowmill.runner.mapping import Prepared
+from rowmill.runner.loop import in_thread
+from rowmill.runner.mapping import MapRules, MapRun, Prepared
 from rowmill.runner.plan import Plan, open_input
 from rowmill.store.reader import RunFileReader
 
 ROWS_PER_CHUNK = 1000
 
 
-class Keeper:
-    """Makes values into bodies.  Of each type the first value is read back, so that what cannot come back is told
-    before more is paid for.
-    """
-
-    def __init__(self) -> None:
-        self._proven: set[type] = set()
-
-    def write(self, index: int, value: Any) -> bytes:
-        """See `Outlet`.  Raises CodecError."""
-        try:
-            body = codec.encode(value)
-            if type(value) not in self._proven:
-                self._prove(value, body)
-        except CodecError as error:
-            raise CodecError(f"what the call returned for row {index} cannot be stored: {error}") from None
-        return body
-
-    def _prove(self, value: Any, body: bytes) -> None:
-        again = codec.decode(body)
-        is_model = hasattr(type(value), "__pydantic_validator__")
-        is_same = type(again) is type(value) or isinstance(value, str)
-        if not is_same or (is_model and again != value):
-            raise CodecError(f"a {type(value).__qualname__} does not come back as it was")
-        self._proven.add(type(value))
+def body_of(index: int, value: Any) -> bytes:
+    """A value as the body that is stored; see `Outlet`.  Raises CodecError before more is paid for."""
+    try:
+        return codec.encode_proven(value)
+    except CodecError as error:
+        raise CodecError(f"what the call returned for row {index} cannot be stored: {error}") from None
 
 
 class ItemSource:
@@ -88,38 +74,100 @@ def _tree(item: Any, index: int) -> Any:
         raise SourceError(f"row {index}: {error}") from None
 
 
-def prepared_calls(target: Target, source: ItemSource, outlet: Outlet) -> Prepared:
-    """A run of calls, whose prompt passes the items on and whose answers are the values."""
-    job = target.job
-    resolved = ResolvedEndpoint(target.name, "", provider="callable")
-    endpoint = Endpoint(_pinned(job.endpoints[0]), resolved, Credentials(resolved), given=target.provider(outlet))
-    plan = Plan(job, Passing(_item_of), AsItIs(), None, job.output, Path(job.run_file_path), "jsonl")
-    return plan, [endpoint], open_input(plan, source)
+class StoredCalls:
+    """Calls over rows whose values a run file keeps: those that it has are not called for again.
 
+    As `Calls` otherwise; `ended` hears of rows that have ended well before as well, before anything is called.
+    """
 
-def _pinned(spec: EndpointSpec) -> EndpointSpec:
-    from rowmill.runner.calling import IN_FLIGHT
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        items: Iterable[Any],
+        rules: MapRules,
+        *,
+        route: Callable[[int], int] | None = None,
+        ended: Callable[[Outcome], None] | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._targets = targets
+        self._items = items
+        self._route = route
+        self._outlet = Outlet(body_of, {})
+        self._run_file = Path(targets[0].job.run_file_path)
+        self._map = MapRun(self._prepared, rules, observers, ended)
 
-    return spec if spec.pinned else spec.model_copy(update={"in_flight": IN_FLIGHT})
+    def value(self, outcome: Outcome) -> Any:
+        """What the call of a row that has ended well returned, as a resumed call would have it."""
+        return value_of(outcome)
+
+    def error(self, outcome: Outcome) -> Exception:
+        """What a row that has ended badly raised; of an earlier session only its words are left."""
+        return error_of(outcome, self._outlet.errors)
+
+    def stop(self, reason: StopReason) -> None:
+        """See `Calls`."""
+        with contextlib.suppress(RuntimeError):  # its loop is closed
+            self._map.stop(reason)
+
+    def run(self) -> Called:
+        """See `Calls`."""
+        return self._called(self._map.run())
+
+    async def execute(self) -> Called:
+        """See `Calls`."""
+        return await in_thread(self._called, await self._map.arun())
+
+    def _prepared(self) -> Prepared:
+        """A run of calls, whose prompt passes the items on and whose answers are the values."""
+        specs = [self._spec(target) for target in self._targets]
+        job = self._targets[0].job.model_copy(update={"endpoints": tuple(specs)})
+        endpoints = []
+        for target, spec in zip(self._targets, specs, strict=True):
+            resolved = ResolvedEndpoint(target.name, "", provider="callable")
+            given, quota = target.provider(self._outlet), target.name
+            endpoints.append(Endpoint(spec, resolved, Credentials(resolved), given=given, quota=quota))
+        prompt = Passing(_item_of)
+        asks = None
+        if self._route is not None:
+            each = [Ask(prompt, effective_params(job, spec)) for spec in specs]
+            asks = Asks(each, PlacedRouter(self._route, len(specs)), {})
+        plan = Plan(job, prompt, AsItIs(), None, job.output, self._run_file, "jsonl", asks)
+        return plan, endpoints, open_input(plan, ItemSource(self._items))
+
+    def _spec(self, target: Target) -> EndpointSpec:
+        """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
+        spec = target.job.endpoints[0]
+        return spec.model_copy(update={"in_flight": spec.pinned or IN_FLIGHT, "pin": self._route is not None})
+
+    def _called(self, ended: Result) -> Called:
+        if self._outlet.fatal is not None:
+            raise self._outlet.fatal
+        values: list[Any] = []
+        bad: dict[int, Outcome] = {}
+        for outcomes in _outcomes(self._run_file):
+            for outcome in outcomes:
+                if outcome is not None and outcome.status not in GOOD:
+                    bad[outcome.index] = outcome
+                    outcome = None
+                values.append(MISSING if outcome is None else value_of(outcome))
+        return Called(ended.reason, ended.message, values, bad, self._outlet.errors, kept=self._run_file)
 
 
 def _item_of(values: Mapping[str, Any]) -> Any:
     return codec.from_tree(values[ITEM])
 
 
-def stored_values(run_file: Path) -> Iterator[tuple[Any, Outcome]]:
-    """Each row's value (None where it ended badly) and outcome, in order.  Raises CodecError, RunFileError."""
+def _outcomes(run_file: Path) -> Iterator[Sequence[Outcome | None]]:
+    """How the rows ended, in order, None for those that have not.  Raises RunFileError."""
     reader = RunFileReader(run_file, checked=False)
     try:
         for _, outcomes in reader.outcomes():
-            for outcome in outcomes:
-                if outcome is not None:
-                    yield _value(outcome), outcome
+            yield outcomes
     finally:
         reader.close()
 
 
-def _value(outcome: Outcome) -> Any:
-    if outcome.answer is None:
-        return None
-    return codec.from_tree(json.loads(outcome.answer)["answer"])
+def value_of(outcome: Outcome) -> Any:
+    """What a row's call returned, None where it ended badly.  Raises CodecError."""
+    return None if outcome.answer is None else codec.decode_readable(json.loads(outcome.answer))

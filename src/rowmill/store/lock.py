@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from rowmill.errors import LockedError, OutputError
 
@@ -44,6 +44,13 @@ class RunFileLock:
         self._file.truncate()
         json.dump({"pid": os.getpid(), "host": socket.gethostname(), "started": time.time()}, self._file)
         self._file.flush()
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Gives the lock back and takes its file away."""

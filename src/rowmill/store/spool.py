@@ -90,6 +90,12 @@ class Spool:
     def start(self) -> None:
         self._thread.start()
 
+    def read_all(self) -> None:
+        """Brings the whole input in, in the calling thread, before a row is handed out.  Raises what broke it off."""
+        self._run()
+        if self._error is not None:
+            raise self._error
+
     def stop(self) -> None:
         """Ends the reading at the next chunk and wakes whoever waits for one."""
         with self._state:
