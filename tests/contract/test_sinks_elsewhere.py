@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -199,6 +200,16 @@ def test_parts_in_place_of_a_file_have_to_be_asked_for(home: str) -> None:
     with pytest.raises(OutputError, match="it is a folder"):
         check_writable(f"{home}/out.csv")
     check_writable(f"{home}/out.csv", in_parts=True)
+
+
+def test_parts_that_a_killed_process_left_are_taken_away(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for name in (f".out.{dead.pid}.tmp", f".out.{dead.pid}.old.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part-00000.csv").write_text("half")
+    written(str(tmp_path / "out"), "csv", split_rows=9)
+    assert sorted(names(str(tmp_path))) == ["here", "out"]
 
 
 def test_the_types_of_all_parts_are_read_from_the_input_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +87,7 @@ class Place:
             os.replace(self.unfinished, self._target)
             return
         # A folder cannot be replaced in one step: between these two the output is not there.
-        old = self.unfinished.with_name(f"{self.unfinished.name}.old")
+        old = self.unfinished.with_name(f".{self._target.name}.{os.getpid()}.old.tmp")
         if self._target.exists():
             os.replace(self._target, old)
         os.replace(self.unfinished, self._target)
@@ -184,10 +185,10 @@ def translated(path: str) -> Iterator[None]:
 
 
 def _remove_leftovers(target: Path) -> None:
+    ours = re.compile(re.escape(f".{target.name}.") + r"(\d+)(?:\.old)?\.tmp")
     for entry in os.scandir(target.parent):
-        start, end = f".{target.name}.", ".tmp"
-        writer = entry.name[len(start) : -len(end)]
-        if entry.name.startswith(start) and entry.name.endswith(end) and writer.isdigit() and not _lives(int(writer)):
+        found = ours.fullmatch(entry.name)
+        if found and not _lives(int(found[1])):
             places.remove(entry.path)
 
 
