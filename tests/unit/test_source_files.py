@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,24 +46,6 @@ def test_the_advice_about_a_folder_goes_by_what_is_in_it(tmp_path: Path) -> None
     assert f"{tmp_path}/*.parquet" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("module", "spec", "extra"),
-    [
-        ("fsspec.core", "s3://bucket/in.csv", "rowmill[remote]"),
-        ("s3fs", "s3a://bucket/in.csv", "rowmill[remote]"),
-        ("python_calamine", "in.xlsx", "rowmill[excel]"),
-    ],
-)
-def test_a_package_that_is_not_installed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, spec: str, extra: str
-) -> None:
-    (tmp_path / "in.xlsx").write_bytes(b"")
-    monkeypatch.chdir(tmp_path)
-    for name in [module, *(name for name in sys.modules if name.startswith(f"{module}."))]:
-        monkeypatch.setitem(sys.modules, name, None)
-    assert f"pip install '{extra}'" in refusal(spec)
-
-
 def test_a_glob_without_match_is_refused(tmp_path: Path) -> None:
     assert "no file matches" in refusal(tmp_path / "*.csv")
 
@@ -86,18 +67,6 @@ def test_a_file_without_permission_is_refused(tmp_path: Path, monkeypatch: pytes
     # Tests may run as root, who may read everything.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)
     assert "permission denied" in refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        ("nope://host/in.csv", "nope:// is no kind of address that fsspec knows"),
-        ("gs://bucket/in.csv", "pip install gcsfs"),
-        ("http://127.0.0.1:9/in.csv", "Connect call failed"),
-    ],
-)
-def test_an_address_that_cannot_be_reached_is_refused_with_the_reason(address: str, reason: str) -> None:
-    assert reason in refusal(address)
 
 
 def test_a_delimiter_for_json_is_refused(tmp_path: Path) -> None:
