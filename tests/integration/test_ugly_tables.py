@@ -262,3 +262,10 @@ def test_a_sheet_of_a_workbook_is_labelled(place: Workplace) -> None:
     refused = place.run("--sheet", "reveiws", "-o", "other.csv", source="in.xlsx")
     assert refused.code == 2
     assert "no sheet 'reveiws'; it has 'notes', 'reviews'" in refused.err
+
+
+def test_the_results_of_a_batch_file_have_no_parts(place: Workplace) -> None:
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": []}}
+    place.write("in.jsonl", json.dumps(line) + "\n")
+    with pytest.raises(rowmill.JobError, match="split"):
+        run(place, "in.jsonl", "out.jsonl", prompt=None, split_rows=2)

@@ -179,6 +179,8 @@ def test_a_stored_job_takes_the_password_that_is_given_again() -> None:
         ({"source": "in.csv", "table": "t"}, "for a database"),
         ({"source": "in.csv", "id": "n"}, "for a database as the output"),
         ({"source": DATABASE, "query": "q", "output": "o.csv", "encoding": "latin-1"}, "for files of text"),
+        ({"source": DATABASE, "query": "q", "output": "o.csv", "sheet": "1"}, "for workbooks"),
+        ({"source": "in.csv", "output": DATABASE, "table": "t", "split_rows": 9}, "--split-rows: is for files"),
         ({"source": "mysql://h/d", "output": "o.csv", "query": "q"}, "not built yet"),
         ({"source": "sqlite://a.db", "output": "o.csv", "query": "q"}, "three slashes"),
     ],
