@@ -102,7 +102,7 @@ def test_an_output_without_rows_is_an_empty_table(database: Database) -> None:
 
 
 def test_many_rows_come_through_in_several_loads(database: Database) -> None:
-    number = 70_000
+    number = 40_000
     database.write({"id": list(range(number))})
     assert table_rows(database.target()) == number
     assert database.column("id")[-1] == number - 1
@@ -173,6 +173,19 @@ def test_an_upsert_changes_known_rows_adds_new_ones_and_leaves_the_rest(database
     assert sorted(rows) == [0, 1, 2, 3]
     assert (rows[0]["text"], rows[0]["own"], rows[0]["label"]) == ("zero", 5, None)
     assert (rows[2]["text"], rows[2]["own"], rows[2]["label"]) == (None, 6, "good")
+
+
+@pytest.mark.parametrize(("kind", "ids"), [("INTEGER", ["1", "2"]), ("TEXT", [1, 2]), ("VARCHAR(9)", [1, 2])])
+def test_a_key_is_found_in_a_column_of_another_type(database: Database, kind: str, ids: list[Any]) -> None:
+    database.execute(
+        f"CREATE TABLE {database.table} (id {kind}, own INTEGER)", f"INSERT INTO {database.table} VALUES ('2', 5)"
+    )
+    for _ in range(2):
+        database.write({"id": ids}, "upsert", "id")
+    assert [(str(row["id"]), row["own"], row["label"]) for row in database.read()] == [
+        ("1", None, "good"),
+        ("2", 5, "good"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,9 @@ class Dialect(Protocol):
     def assigned(self, column: str, staged: str, kept: str) -> str:
         """The expression that brings a column of the temporary table into one of type `kept`."""
 
+    def compared(self, column: str, staged: str, kept: str) -> str:
+        """The expression that finds a column of the temporary table in one of type `kept`."""
+
     def matching(self, table: Table, id: str) -> AbstractContextManager[object]:
         """Within it the temporary table and this one are joined by that column, however many rows they have."""
 
@@ -246,7 +249,7 @@ class TableSink:
 
     def _matching(self, dialect: Dialect, there: Mapping[str, str]) -> str:
         name = self._target.id or ""
-        return f"t.{quoted(name)} = {self._value(dialect, name, there)}"
+        return f"t.{quoted(name)} = {dialect.compared(f's.{quoted(name)}', self._types[name][0], there[name])}"
 
     def _value(self, dialect: Dialect, name: str, there: Mapping[str, str]) -> str:
         return dialect.assigned(f"s.{quoted(name)}", self._types[name][0], there[name])

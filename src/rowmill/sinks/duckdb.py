@@ -76,6 +76,10 @@ class DuckdbDialect:
         """Text is cast where it stands for something else; DuckDB casts the rest by itself."""
         return f"CAST({column} AS {kept})" if staged == "VARCHAR" and kept != staged else column
 
+    def compared(self, column: str, staged: str, kept: str) -> str:
+        """Cast where the types differ."""
+        return column if staged == kept else f"CAST({column} AS {kept})"
+
     def matching(self, table: Table, id: str) -> AbstractContextManager[object]:
         """It joins by hashing."""
         return contextlib.nullcontext()

@@ -73,6 +73,10 @@ class PostgresqlDialect:
             return f"CAST({column} AS {kept})"
         return column
 
+    def compared(self, column: str, staged: str, kept: str) -> str:
+        """Cast where the types differ; to text for `varchar(n)`, which would cut it."""
+        return column if staged == kept else f"CAST({column} AS {_TEXT if kept.startswith('character') else kept})"
+
     def matching(self, table: Table, id: str) -> AbstractContextManager[object]:
         """It joins by hashing."""
         return contextlib.nullcontext()

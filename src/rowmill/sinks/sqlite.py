@@ -78,6 +78,11 @@ class SqliteDialect:
         """As it is: the column's affinity does what is to be done."""
         return column
 
+    def compared(self, column: str, staged: str, kept: str) -> str:
+        """As text with text, or no index would serve; SQLite compares the rest by affinity."""
+        is_text = any(word in kept.upper() for word in ("CHAR", "CLOB", "TEXT"))
+        return f"CAST({column} AS TEXT)" if is_text and staged != "TEXT" else column
+
     @contextlib.contextmanager
     def matching(self, table: Table, id: str) -> Iterator[None]:
         """Gives both an index for as long; which one serves depends on which of the columns holds numbers."""
