@@ -63,9 +63,9 @@ class RowState:
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
     throttled), `cost_usd` what they have cost, None once that of one is unknown; `reserved_usd` is what the budget
     holds back for the send at hand.  `busy_s` is the row's own clock: its attempts and its own back-off, not the
-    lane's waits.  `send_number` numbers the lane's sends.  `lane_failures` counts sends that ended in what looked
-    like the lane's trouble, `oks_before` the lane's successes at the last of them, `oks_at_start` at its first send;
-    `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
+    lane's waits.  `send_number` numbers the lane's sends; `sent_at` is Unix time, `sent_at_s` the loop's.
+    `lane_failures` counts sends that ended in what looked like the lane's trouble, `oks_before` the lane's successes at the last
+    of them, `oks_at_start` at its first send; `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
     charged one of `attempts` and gives it back.  `held` is what the next send has reserved of the quota, by `need`.
 
     With several endpoints, by their place in the job: `home` is the one the row is meant for (None: whoever is
@@ -95,6 +95,7 @@ class RowState:
         "reserved_usd",
         "row",
         "send_number",
+        "sent_at",
         "sent_at_s",
         "suspect",
         "unread",
@@ -118,6 +119,7 @@ class RowState:
         self.busy_s = 0.0
         self.send_number = 0
         self.sent_at_s = 0.0
+        self.sent_at = 0.0
         self.request_bytes = 0
         self.need: Need | None = None
         self.held: Reservation | None = None

@@ -93,9 +93,9 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Move | Don
         if not (lane.may_send_now(state) or await lane.may_send(state)):
             desk.purse.give_back(state.reserved_usd)
             return Wait(0.0, BLOCKED)
-    sent_at = desk.clock.wall()
+    state.sent_at = desk.clock.wall()
     raw = unread if unread is not None else await _send(lane, desk, state)
-    seen, reply = _read(lane, desk, state, raw, sent_at if unread is None else None)
+    seen, reply = _read(lane, desk, state, raw, is_new=unread is None)
     if reply is not None:
         state.latency_s = raw.latency_s
     if type(seen) is Answer:
@@ -187,7 +187,7 @@ def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> 
 
 
 def _read(
-    lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure, sent_at: float | None
+    lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure, *, is_new: bool
 ) -> tuple[Answer | Failure, Reply | None]:
     """Reads what came and logs it.  Invariant: a raw reply reaches the store even if reading it raises."""
     seen: Answer | Failure | None = None
@@ -205,10 +205,10 @@ def _read(
                 assert isinstance(read, Failure)
                 seen = read
     finally:
-        if sent_at is not None:
+        if is_new:
             cost_usd = _count(lane, state, raw, reply, seen if isinstance(seen, Failure) else None)
             _settle(lane, desk, state, cost_usd)
-            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, sent_at)._replace(cost_usd=cost_usd))
+            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, cost_usd))
     return seen, reply
 
 
@@ -260,7 +260,7 @@ def _attempt(
     raw: RawReply | Failure,
     seen: Answer | Failure | None,
     reply: Reply | None,
-    sent_at: float,
+    cost_usd: float | None,
 ) -> Attempt:
     failure = seen if isinstance(seen, Failure) else None
     body: bytes | None = None
@@ -271,7 +271,7 @@ def _attempt(
     return Attempt(
         state.row.index,
         lane.config.name,
-        sent_at,
+        state.sent_at,
         raw.latency_s,
         kind,
         raw.status if isinstance(raw, RawReply) else None,
@@ -280,6 +280,7 @@ def _attempt(
         reply.request_id if reply is not None else _request_id(raw),
         usage.input_tokens,
         usage.output_tokens,
+        cost_usd,
     )
 
 

@@ -24,13 +24,8 @@ class SystemClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time
-        self._random = random.Random()
-
-    def wall(self) -> float:
-        return time.time()
-
-    def random(self) -> float:
-        return self._random.random()
+        self.wall = time.time
+        self.random = random.Random().random
 
 
 def run_in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
