@@ -64,9 +64,10 @@ class RowState:
     throttled), `cost_usd` what they have cost, None once that of one is unknown; `reserved_usd` is what the budget
     holds back for the send at hand.  `busy_s` is the row's own clock: its attempts and its own back-off, not the
     lane's waits.  `send_number` numbers the lane's sends; `sent_at` is Unix time, `sent_at_s` the loop's.
-    `lane_failures` counts sends that ended in what looked like the lane's trouble, `oks_before` the lane's successes at the last
-    of them, `oks_at_start` at its first send; `suspect` says that the row itself was the trouble once.  `repairs` counts the repairs asked for: each was
-    charged one of `attempts` and gives it back.  `held` is what the next send has reserved of the quota, by `need`.
+    `lane_failures` counts sends that ended in what looked like the lane's trouble, `oks_before` the lane's
+    successes at the last of them, `oks_at_start` at its first send; `suspect` says that the row itself was the
+    trouble once.  `repairs` counts the repairs asked for: each was charged one of `attempts` and gives it back.
+    `held` is what the next send has reserved of the quota, by `need`.
 
     With several endpoints, by their place in the job: `home` is the one the row is meant for (None: whoever is
     free), `passed` those that have had their say, `attempts_at` what it used up where it is not now.
