@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import sqlite3
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,3 +198,21 @@ def test_values_of_duckdb_come_as_they_are(tmp_path: Path, expression: str) -> N
 def test_a_database_named_in_place_of_its_run_file_is_refused_with_advice() -> None:
     with pytest.raises(JobError, match="name the run file in place of the database"):
         status("postgresql://h/shop")
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "extra"),
+    [
+        ("postgresql://h/shop", "adbc_driver_postgresql", "rowmill[postgresql]"),
+        ("duckdb:///a.db", "duckdb", "rowmill[duckdb]"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str, module: str, extra: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.db").touch()
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(SourceError) as refused:
+        open_database(address(url), "SELECT 1", None).columns()
+    assert f"pip install '{extra}'" in str(refused.value)
