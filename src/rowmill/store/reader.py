@@ -35,6 +35,9 @@ COUNTS = """
 SELECT coalesce(d.status, r.status), count(*) FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
 WHERE r.id >= 0 AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0) GROUP BY 1
 """
+SUMS = """
+SELECT status, count(*), count(reasoning), count(duplicate_of) FROM rows WHERE id >= 0 AND requeued = 0 GROUP BY status
+"""
 ATTEMPTS = """
 SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, a.packed, a.body, a.error,
        a.request_id, a.input_tokens, a.output_tokens, a.cost_usd
@@ -108,7 +111,16 @@ class Totals:
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
     """Finished rows of the input by status."""
-    return dict(connection.execute(COUNTS).fetchall())
+    return _tally(connection)[0]
+
+
+def _tally(connection: sqlite3.Connection) -> tuple[dict[str, int], bool, bool]:
+    """Finished rows by status; whether any has reasoning, and whether any is a duplicate."""
+    found = connection.execute(SUMS).fetchall()
+    reasoning, duplicates = any(row[2] for row in found), any(row[3] for row in found)
+    if duplicates:  # whose status is that of the row they follow
+        return dict(connection.execute(COUNTS).fetchall()), reasoning, True
+    return {row[0]: row[1] for row in found}, reasoning, False
 
 
 class RunFileReader:
@@ -124,6 +136,7 @@ class RunFileReader:
         with connections.translated(path):
             self._packer = Packer(meta.dictionary(self._connection))
         self.lost_chunks = 0
+        self._totals: tuple[int, Totals] | None = None
 
     def close(self) -> None:
         self._connection.close()
@@ -151,16 +164,16 @@ class RunFileReader:
     def totals(self) -> Totals:
         """Counts by status and sums."""
         with connections.translated(self.path):
-            counts = count_rows(self._connection)
-            reasoning, duplicates = self._connection.execute(
-                "SELECT count(reasoning), count(duplicate_of) FROM rows WHERE id >= 0 AND requeued = 0"
-            ).fetchone()
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+            if self._totals is not None and self._totals[0] == version:
+                return self._totals[1]  # nothing was committed since
+            counts, reasoning, duplicates = _tally(self._connection)
             sessions = self.sessions()
         latencies: dict[int, int] = {}
         for session in sessions:
             for bucket, number in session.latencies.items():
                 latencies[bucket] = latencies.get(bucket, 0) + number
-        return Totals(
+        totals = Totals(
             counts,
             sum(session.cost_usd for session in sessions),
             sum(session.unknown_costs for session in sessions),
@@ -169,9 +182,11 @@ class RunFileReader:
             sum(session.input_tokens for session in sessions),
             sum(session.output_tokens for session in sessions),
             latencies,
-            bool(reasoning),
-            bool(duplicates),
+            reasoning,
+            duplicates,
         )
+        self._totals = version, totals
+        return totals
 
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""
