@@ -66,7 +66,7 @@ def test_a_connection_cut_in_the_middle_of_reading_loses_nothing(
     asked = ["--query", query, "-o", postgresql.url, "--table", table, "--mode", "upsert", "--id", "id"]
     process = place.start(*asked, source=postgresql.url)
     until(lambda: place.request_total() >= 1_000, process)
-    assert postgresql.cut() == 1
+    assert postgresql.cut() >= 1
     code, err = finish(process)
     assert code == 4
     assert "broke off after" in err
@@ -89,7 +89,7 @@ def test_a_connection_cut_in_the_middle_of_writing_leaves_the_table_and_loses_no
     with postgresql.locked(table):
         process = place.start(*asked)
         until(postgresql.waiting, process)
-        assert postgresql.cut() == 1
+        assert postgresql.cut() >= 1
         code, err = finish(process)
     assert code == 4
     assert f"every row is answered, but table {table} of {postgresql.url} could not be written and is as it was" in err

@@ -152,7 +152,7 @@ class AskedRows:
 
 def asked_rows(rows: Any, options: Mapping[str, Any]) -> AskedRows:
     """Looks at what came in.  Raises JobError for what holds no rows."""
-    frame = None if isinstance(rows, str | bytes | Mapping) else read_frame(rows)
+    frame = read_frame(rows)
     if frame is None and (isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable)):
         raise JobError(f"rows: must be a frame, or an iterable of mappings or texts, not {type(rows).__name__}")
     return AskedRows(frame, rows, options)
