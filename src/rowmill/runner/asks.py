@@ -62,11 +62,11 @@ class Asks:
         """Raises JobError for a column that the input does not have."""
         faults: list[str] = []
         for ask in self.each:
-            _gather(faults, partial(check_columns, ask.prompt, columns))
+            gather(faults, partial(check_columns, ask.prompt, columns))
             if ask.address is not None:
-                _gather(faults, partial(check_names, ask.address.columns or (), columns, "a parameter"))
+                gather(faults, partial(check_names, ask.address.columns or (), columns, "a parameter"))
         for place, used in self.when_columns.items():
-            _gather(faults, partial(check_names, used or (), columns, f"endpoints[{place}].when"))
+            gather(faults, partial(check_names, used or (), columns, f"endpoints[{place}].when"))
         if faults:
             raise JobError(*dict.fromkeys(faults))
 
@@ -81,10 +81,10 @@ def compile_asks(job: Job) -> Asks:
     for place, endpoint in enumerate(job.endpoints):
         messages = job.messages_of(endpoint)
         if messages not in shared:
-            prompt = batch_bodies() if job.is_batch else _gather(faults, partial(compile_prompt, messages))
+            prompt = batch_bodies() if job.is_batch else gather(faults, partial(compile_prompt, messages))
             if prompt is not None:
                 shared[messages] = prompt
-        made = _gather(faults, partial(_addressed, job, endpoint))
+        made = gather(faults, partial(_addressed, job, endpoint))
         when = None
         if endpoint.when is not None:
             when, when_columns[place] = compile_expression(endpoint.when, f"endpoints[{place}].when")
@@ -106,7 +106,8 @@ def _addressed(
     return params, compile_address(params, model), parse
 
 
-def _gather(faults: list[str], work: Callable[[], Any]) -> Any:
+def gather(faults: list[str], work: Callable[[], Any]) -> Any:
+    """What `work` gives; where it raises JobError its faults are added, and None comes back."""
     try:
         return work()
     except JobError as error:

@@ -22,7 +22,7 @@ from rowmill.outputs.openai_batch import BATCH, RESULT_FORMS
 from rowmill.ports import Chunk, Source
 from rowmill.prompts import Prompt, check_columns
 from rowmill.routing import Route, Router
-from rowmill.runner.asks import Ask, Asks, compile_asks
+from rowmill.runner.asks import Ask, Asks, compile_asks, gather
 from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
 from rowmill.sources import open_database, open_source
@@ -93,13 +93,13 @@ class Plan:
 def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
     faults = _not_for_batch(job) if job.is_batch else []
-    asks = _gather(faults, lambda: compile_asks(job))
-    schema = _gather(faults, lambda: job.answer.compiled if job.answer else None)
+    asks = gather(faults, lambda: compile_asks(job))
+    schema = gather(faults, lambda: job.answer.compiled if job.answer else None)
     if job.target is not None:
         form: str | None = "table"
     else:
-        form = _gather(faults, lambda: form_of(job, job.output, job.format))
-        _gather(faults, lambda: check_writable(job.output, in_parts=job.split_rows is not None))
+        form = gather(faults, lambda: form_of(job, job.output, job.format))
+        gather(faults, lambda: check_writable(job.output, in_parts=job.split_rows is not None))
         if job.split_rows is not None and form in RESULT_FORMS:
             faults.append("split_rows: the results of a batch file are one file; take it out, or name another format")
     if faults or asks is None or form is None:
@@ -265,11 +265,3 @@ def watch_columns(plan: Plan) -> Callable[[Sequence[str]], None]:
             raise OutputError(*error.faults) from None
 
     return check
-
-
-def _gather(faults: list[str], work: Callable[[], Any]) -> Any:
-    try:
-        return work()
-    except JobError as error:
-        faults.extend(error.faults)
-        return None
