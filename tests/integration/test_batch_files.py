@@ -50,7 +50,8 @@ def answer(place: Workplace, source: str = "batch.jsonl", **options: Any) -> row
 
 
 def export(place: Workplace, name: str, **options: Any) -> None:
-    runner.export(str(place.folder / "out.jsonl"), target=str(place.folder / name), **options)
+    rules = runner.ExportRules(**options)
+    runner.export(str(place.folder / "out.jsonl"), target=str(place.folder / name), rules=rules)
 
 
 def texts(place: Workplace, name: str = "out.jsonl") -> list[tuple[str, str]]:

@@ -11,7 +11,8 @@ from tests.trial import failure
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
 from rowmill.engine.gate import RateGate
-from rowmill.engine.lane import Lane, LaneConfig
+from rowmill.engine.lane import Lane
+from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules

@@ -27,19 +27,17 @@ def export(
     from rowmill import runner
     from rowmill.databases import shown
 
-    written = runner.export(
-        output,
-        run_file=options.run_file,
-        target=target,
+    rules = runner.ExportRules(
         format=options.format,
         table=options.table,
         mode=options.mode,
         id=options.id,
+        split_rows=options.split_rows,
         escape_formulas=bool(options.escape_formulas),
         answer_prefix=options.answer_prefix,
         meta_prefix=options.meta_prefix,
         answer=answer,
-        split_rows=options.split_rows,
     )
+    written = runner.export(output, target=target, run_file=options.run_file, rules=rules)
     if not quiet:
         say(f"{written:,} rows written to {shown(target, options.table)}")

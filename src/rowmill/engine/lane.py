@@ -9,49 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
+from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.opening import ALIKE_ROWS, Opening
 from rowmill.engine.roster import Roster
 from rowmill.engine.tally import LaneTally
 from rowmill.engine.waiting import WaitingRows
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
-from rowmill.limits.concurrency import START, AdaptiveLimit
+from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
-from rowmill.prices import Price
-from rowmill.records import Failure, RawReply, Request
+from rowmill.records import Failure, RawReply
 from rowmill.steps import RowState, change_lane
 
 MOST_WAITING_ROWS = 1000
 OK = 200
 RENEWABLE = frozenset({FailureKind.CREDENTIALS, FailureKind.FORBIDDEN})
 TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer was set to
-
-
-@dataclass(frozen=True, slots=True)
-class LaneConfig:
-    """What a lane is told; times are in seconds.
-
-    `in_flight` is the concurrency limit (>= 1), None lets it adapt from `first_in_flight` up to `most_in_flight`;
-    `price` is None when unknown, `price_of` stands in for it where requests name models of their own; `worst_usd` says
-    what a request may cost at most, None when unknown.  `pin`: rows never leave the lane, whatever its trouble.
-    """
-
-    name: str
-    model: str
-    in_flight: int | None = None
-    most_in_flight: int = 1024
-    timeout_s: float = 120.0
-    max_outage_s: float = 600.0
-    price: Price | None = None
-    worst_usd: Callable[[Request], float] | None = None
-    pin: bool = False
-    price_of: Callable[[Request], Price | None] | None = None
-    first_in_flight: int = START
 
 
 class Lane:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rowmill.runner.awaited import arun
 from rowmill.runner.check import CheckReport, check
-from rowmill.runner.exporting import export
+from rowmill.runner.exporting import ExportRules, export
 from rowmill.runner.looking import rows, status
 from rowmill.runner.mapping import MapRules, MapRun, prepared_map
 from rowmill.runner.quoting import quote_job
@@ -16,6 +16,7 @@ from rowmill.runner.tune import TuneReport, TuneRules, tune
 
 __all__ = [
     "CheckReport",
+    "ExportRules",
     "MapRules",
     "MapRun",
     "TuneReport",

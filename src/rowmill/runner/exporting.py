@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,54 +50,43 @@ def stored_job(reader: RunFileReader) -> Job:
     return Job.from_json(text)
 
 
-def export(
-    output: str,
-    *,
-    run_file: str | None = None,
-    target: str,
-    format: str | None = None,
-    table: str | None = None,
-    mode: str | None = None,
-    id: str | None = None,
-    escape_formulas: bool = False,
-    answer_prefix: str | None = None,
-    meta_prefix: str | None = None,
-    answer: str | None = None,
-    split_rows: int | None = None,
-) -> int:
-    """Writes the finished rows of a run, also while it runs, and returns how many.
+@dataclass(frozen=True, slots=True)
+class ExportRules:
+    """How an export is written; None is as the run was.
 
-    `target` is a file, with `split_rows` a folder of parts of at most that many rows, or a database with `table`,
-    `mode` and `id` as a job has them.
-    `answer` is another schema, under which the stored replies are read again; nothing is sent.
+    `table`, `mode` and `id` are for a database, as a job has them, `split_rows` for a folder of parts of at most that
+    many rows.  `answer` is another schema, under which the stored replies are read again; nothing is sent.
+    """
+
+    format: str | None = None
+    table: str | None = None
+    mode: str | None = None
+    id: str | None = None
+    split_rows: int | None = None
+    escape_formulas: bool = False
+    answer_prefix: str | None = None
+    meta_prefix: str | None = None
+    answer: str | None = None
+
+
+def export(output: str, *, target: str, run_file: str | None = None, rules: ExportRules | None = None) -> int:
+    """Writes the finished rows of a run into a file or a database, also while it runs, and returns how many.
 
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
+    rules = rules or ExportRules()
     reader = RunFileReader(run_file_of(output, run_file), checked=False)
     try:
         job = stored_job(reader)
-        target = without_file_scheme(target)
-        place = _export_place(job if answer is None else None, target, format, (table, mode, id))
-        if split_rows is not None:
-            place = _in_parts(place, split_rows)
-        if answer is not None and isinstance(place, FilePlace) and place.format in RESULT_FORMS:
-            raise JobError(f"answer: --format {place.format} has no columns for it; take one of the two out")
-        if isinstance(place, FilePlace):
-            check_writable(target, in_parts=split_rows is not None)
-        changes: dict[str, Any] = {}
-        if isinstance(place, FilePlace) and (escape_formulas or job.escape_formulas):
-            place = replace(place, escape_formulas=True)
-        if answer_prefix is not None:
-            changes["answer_prefix"] = answer_prefix
-        if meta_prefix is not None:
-            changes["meta_prefix"] = meta_prefix
-        job = job.model_copy(update=changes)
+        place = _export_place(job, without_file_scheme(target), rules)
+        prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
+        job = job.model_copy(update={name: prefix for name, prefix in prefixes.items() if prefix is not None})
         reread = None
-        if answer is not None:
-            job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": answer})
+        if rules.answer is not None:
+            job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": rules.answer})
             reread = Reread(job)
         if isinstance(place, FilePlace) and place.format in RESULT_FORMS:
-            written = write_results(reader, target, failures_path(target), place.format, salvage=True).rows
+            written = write_results(reader, place.path, failures_path(place.path), place.format, salvage=True).rows
         else:
             written = write_output(reader, job, place, salvage=True, reread=reread)
         if reader.lost_chunks:
@@ -109,29 +98,33 @@ def export(
         reader.close()
 
 
-def _export_place(
-    job: Job | None, target: str, format: str | None, named: tuple[str | None, str | None, str | None]
-) -> FilePlace | TablePlace:
-    """Where an export goes; `job` None: as columns, whatever was run.  `named` are table, mode and id."""
-    if not is_database(target):
-        if any(named):
-            raise OutputError("--table, --mode and --id are for a database as the output")
-        form = (format or format_of(target)) if job is None else form_of(job, target, format)
-        return FilePlace(target, form)
-    if format is not None:
+def _export_place(job: Job, target: str, rules: ExportRules) -> FilePlace | TablePlace:
+    """Where an export goes, checked."""
+    if is_database(target):
+        return _export_table(target, rules)
+    if rules.table or rules.mode or rules.id:
+        raise OutputError("--table, --mode and --id are for a database as the output")
+    form = form_of(job, target, rules.format) if rules.answer is None else rules.format or format_of(target)
+    if form in RESULT_FORMS:
+        if rules.answer is not None:
+            raise JobError(f"answer: --format {form} has no columns for it; take one of the two out")
+        if rules.split_rows is not None:
+            raise OutputError("--split-rows is for files of columns")
+    check_writable(target, in_parts=rules.split_rows is not None)
+    return FilePlace(target, form, rules.escape_formulas or job.escape_formulas, rules.split_rows)
+
+
+def _export_table(target: str, rules: ExportRules) -> TablePlace:
+    if rules.format is not None:
         raise OutputError("--format is for files; a database has its own")
+    if rules.split_rows is not None:
+        raise OutputError("--split-rows is for files of columns")
     try:
-        found = make_target(address(target), *named)
+        found = make_target(address(target), rules.table, rules.mode, rules.id)
     except ValueError as error:
         raise OutputError(str(error)) from None
     check_target(found)
     return TablePlace(found)
-
-
-def _in_parts(place: FilePlace | TablePlace, split_rows: int) -> FilePlace:
-    if not isinstance(place, FilePlace) or place.format in RESULT_FORMS:
-        raise OutputError("--split-rows is for files of columns")
-    return replace(place, split_rows=split_rows)
 
 
 @rare_collections()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rowmill.answers import AnswerSchema
 from rowmill.engine.gate import RateGate
-from rowmill.engine.lane import LaneConfig
+from rowmill.engine.lane_config import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import endpoint_names

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rowmill.records import RawReply, Spent
+from rowmill.records import Fault, RawReply, Row, Spent
 from rowmill.store.packing import Packer
 
 LANE_KINDS = ("throttled", "reset", "forbidden")
@@ -13,6 +14,47 @@ UNCOUNTED_KINDS = ("throttled", "unreachable")
 # Of a row that was cut off before its outcome was saved, or before the next endpoint of a cascade had answered.
 TO_READ_KINDS = (None, "unread", "invalid", "truncated", "refused", "filtered")
 RESEND, REREAD = 1, 2
+ATTEMPTS = """
+SELECT id >> 16, kind, lane, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd
+FROM attempts WHERE id > ? AND id < ? ORDER BY id
+"""
+
+
+class Past(NamedTuple):
+    """What the run file knows of some rows: their attempts, what is asked of them anew, and lanes by id."""
+
+    attempts: Sequence[tuple[Any, ...]]
+    states: Mapping[int, int]
+    endpoints: Mapping[int, str]
+
+    def rows(
+        self,
+        indices: Sequence[int],
+        values: Iterable[Mapping[str, object]],
+        faults: Mapping[int, Fault],
+        packer: Packer,
+    ) -> list[Row]:
+        """The rows with their past; `faults` are by offset."""
+        unread, lane_failures, spent = history_of(self.attempts, self.states, packer)
+        return [
+            Row(
+                index,
+                of_row,
+                faults.get(at),
+                unread[index][0] if index in unread else None,
+                lane_failures.get(index, 0),
+                spent.get(index),
+                self.states.get(index) == REREAD,
+                self.endpoints[unread[index][1]] if index in unread else None,
+            )
+            for at, (index, of_row) in enumerate(zip(indices, values, strict=True))
+        ]
+
+
+def past_of(connection: sqlite3.Connection, first: int, last: int, states: Mapping[int, int]) -> Past:
+    """The past of the rows from `first` to `last`; `states` is their column `requeued`."""
+    attempts = connection.execute(ATTEMPTS, (first << 16, (last + 1) << 16)).fetchall()
+    return Past(attempts, states, dict(connection.execute("SELECT id, endpoint FROM lanes")) if attempts else {})
 
 
 def history_of(

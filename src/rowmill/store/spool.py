@@ -21,7 +21,7 @@ from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.chunktable import StoredChunk
 from rowmill.store.duplicates import follow
-from rowmill.store.history import REREAD, history_of
+from rowmill.store.history import past_of
 from rowmill.store.matching import Matched, match
 from rowmill.store.packing import Packer
 from rowmill.store.reader import count_rows
@@ -174,33 +174,17 @@ class Spool:
             offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
         if not offsets:
             return ()
-        history = reader.execute(
-            "SELECT id >> 16, kind, lane, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd "
-            "FROM attempts WHERE id > ? AND id < ? ORDER BY id",
-            (first << 16, (last + 1) << 16),
-        ).fetchall()
         if chunk is None:
             chunk = chunktable.load_chunk(stored, packer)
         if len(offsets) < len(chunk):
             strays = {at: strays[old] for at, old in enumerate(offsets) if old in strays}
             chunk = chunk.take(offsets)
-        if not history and not chunk.faults and not strays:
-            return list(map(Row, chunk.indices, chunk.values(self._rules.value_names)))
-        unread, lane_failures, spent = history_of(history, states, packer)
-        endpoints = dict(reader.execute("SELECT id, endpoint FROM lanes")) if unread else {}
-        return [
-            Row(
-                index,
-                values,
-                Fault(0, strays[at]) if at in strays else chunk.faults.get(at),
-                unread[index][0] if index in unread else None,
-                lane_failures.get(index, 0),
-                spent.get(index),
-                states.get(index) == REREAD,
-                endpoints[unread[index][1]] if index in unread else None,
-            )
-            for at, (index, values) in enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
-        ]
+        past = past_of(reader, first, last, states)
+        values = chunk.values(self._rules.value_names)
+        if not past.attempts and not chunk.faults and not strays:
+            return list(map(Row, chunk.indices, values))
+        faults = {**chunk.faults, **{at: Fault(0, why) for at, why in strays.items()}}
+        return past.rows(chunk.indices, values, faults, packer)
 
     def _claimed(
         self, chunk: Chunk, offsets: Sequence[int], share: Share, place: int
