@@ -225,3 +225,12 @@ def test_the_schema_can_be_read_as_sql(place: Workplace) -> None:
     connection = sqlite3.connect(place.folder / "out.jsonl.rowmill")
     assert connection.execute("SELECT status, count(*) FROM rows GROUP BY status").fetchall() == [("ok", 3)]
     connection.close()
+
+
+def test_a_change_is_noticed_after_a_retry_too(place: Workplace) -> None:
+    place.write_rows(5)
+    assert place.run().code == 0
+    assert place.rowmill("retry", "out.jsonl", "--status", "ok").code == 0
+    changed = place.run("-p", "Another question: {{ text }}")
+    assert changed.code == 2
+    assert "prompt changed" in changed.err

@@ -28,10 +28,13 @@ def version_id(
     *,
     accepted: bool,
 ) -> int:
-    """The id of a version, which is made if it is new; `accepted` is only ever set, never taken away."""
+    """The id of a version, which is made if it is new; `accepted` is for a new one, one that is known stays as it is.
+
+    So the job's own version is not accepted for ever by a `retry` that changes nothing.
+    """
     connection.execute(
         "INSERT INTO versions (fingerprint, model, definition, accepted) VALUES (?, ?, ?, ?) "
-        "ON CONFLICT (fingerprint, model) DO UPDATE SET accepted = max(accepted, excluded.accepted)",
+        "ON CONFLICT (fingerprint, model) DO NOTHING",
         (fingerprint, model, json.dumps(definition, ensure_ascii=False, sort_keys=True), int(accepted)),
     )
     (number,) = connection.execute(
