@@ -258,3 +258,16 @@ def test_options_of_several_models_hold_for_each(several: Any) -> None:
     done = place.run("-m", "sim2", "--in-flight", "3", "--json")
     assert done.code == 0, done.err
     assert {lane["name"]: lane["limit"] for lane in done.json()["lanes"]} == {"sim": 3, "sim2": 3}
+
+
+def test_a_changed_prompt_of_one_endpoint_is_about_its_own_rows(several: Any) -> None:
+    place = several(Behaviour(), Behaviour())
+    place.write_rows(20)
+    place.job({"take": 8}, {})
+    assert place.go().code == 0
+    place.job({"take": 8, "prompt": "Anew: {{ text }}"}, {})
+    changed = place.go()
+    assert changed.code == 2
+    assert "prompt changed; 8 finished rows were answered under the old one" in changed.err
+    assert place.go("--on-change", "rerun").code == 0
+    assert place.totals() == [16, 12]

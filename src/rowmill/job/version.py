@@ -102,7 +102,8 @@ def _models(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def _params(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str) -> list[str]:
     names = [*old, *(name for name in new if name not in old)]
     return [
-        f"{prefix}{name}: {_show(old, name)} -> {_show(new, name)}"
+        # An endpoint's own prompt is too long to show, as the job's is.
+        f"{prefix}prompt changed" if name == "prompt" else f"{prefix}{name}: {_show(old, name)} -> {_show(new, name)}"
         for name in names
         if name not in old or name not in new or old[name] != new[name]
     ]
