@@ -23,6 +23,7 @@ from rowmill.errors import ChangedError, JobError, RunFileError, StopReason, Sto
 from rowmill.job import Job
 from rowmill.job.unbuilt import COMMANDS, OPTIONS
 from rowmill.records import Result
+from rowmill.runner.exporting import ExportRules
 
 ROW = {
     "row": 3,
@@ -127,6 +128,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     module = ModuleType("rowmill.runner")
     for name in ("run", "retry", "check", "status", "export", "rows"):
         setattr(module, name, getattr(runner, name))
+    module.__dict__["ExportRules"] = ExportRules
     monkeypatch.setitem(sys.modules, "rowmill.runner", module)
     monkeypatch.setattr(rowmill, "runner", module, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -312,15 +314,7 @@ def test_export_says_how_many_rows_on_stderr(command: Command) -> None:
         "output": "o.jsonl",
         "run_file": None,
         "target": "p.parquet",
-        "format": None,
-        "table": None,
-        "mode": None,
-        "id": None,
-        "escape_formulas": True,
-        "answer_prefix": None,
-        "meta_prefix": "m_",
-        "answer": None,
-        "split_rows": None,
+        "rules": ExportRules(escape_formulas=True, meta_prefix="m_"),
     }
 
 
