@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
+from html import escape
 from pathlib import Path
 
 from bench.command import environment, write_reviews
@@ -28,5 +30,12 @@ def main() -> None:
         flags = ["--in-flight", str(scenario.in_flight), "--quiet"]
         run = [sys.executable, "-m", "rowmill", "run", "in.csv", *asked, *flags]
         subprocess.run([*recorded, *run], check=True, cwd=folder, env=environment())
-        text = picture.read_text().replace(sys.executable, "python")
-        (ROOT / "docs" / "hot-path.svg").write_text(text)
+        (ROOT / "docs" / "hot-path.svg").write_text(titled(picture.read_text(), scenario.name))
+
+
+def titled(picture: str, shown: str) -> str:
+    """The picture under the name of what it shows: py-spy's title is its own command line, paths and all."""
+    named, titles = re.subn(r'(<text id="title"[^>]*>)[^<]*', rf"\g<1>Rowmill, {escape(shown)}", picture)
+    if titles != 1:
+        raise SystemExit(f"the picture has {titles} titles, where one was to be replaced; py-spy draws otherwise now")
+    return named

@@ -75,3 +75,10 @@ def test_the_makefile_has_the_targets_that_the_documents_name() -> None:
     named = {target for page in PAGES for target in re.findall(r"`?make ([a-z]+)", " ".join(code_lines(page)))}
     assert named
     assert named <= targets
+
+
+@pytest.mark.parametrize("picture", sorted(ROOT.glob("docs/*.svg")), ids=lambda path: path.name)
+def test_no_picture_names_a_folder_of_the_machine_that_drew_it(picture: Path) -> None:
+    written = re.findall(r">([^<>]*)</(?:text|title)>", picture.read_text(encoding="utf-8"))
+    assert written
+    assert [text for text in written if re.search(r"(?:^|[\s('\"])/[\w.-]+/", text)] == []
