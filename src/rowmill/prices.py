@@ -109,20 +109,20 @@ class Price:
 
     def cost(self, usage: Usage) -> float | None:
         """USD of one request; None where the tokens are unknown (unless they cost nothing)."""
-        input_tokens, output_tokens, cached, written, thought = usage
+        input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
         if input_tokens is None or output_tokens is None:
             return 0.0 if self._is_free else None
         rates = self._base if input_tokens <= self._base_until else self._rates_at(input_tokens)
         total = self._per_request_usd
-        if cached:
+        if cached := usage.cached_input_tokens:
             cached = min(cached, input_tokens)
             input_tokens -= cached
             total += cached * rates[1]
-        if written:
+        if written := usage.cache_write_tokens:
             written = min(written, input_tokens)
             input_tokens -= written
             total += written * rates[2]
-        if thought:
+        if thought := usage.reasoning_tokens:
             thought = min(thought, output_tokens)
             output_tokens -= thought
             total += thought * rates[4]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from rowmill.answers import Fallback
 from rowmill.errors import FailureKind
 from rowmill.limits.rate import Need, Reservation
-from rowmill.records import Answer, Failure, RawReply, Request, Row, Status
+from rowmill.records import Answer, Failure, RawReply, Record, Request, Row, Status
 
 RETRIED = frozenset(
     {
@@ -150,7 +149,7 @@ class Move:
     why: Failure
 
 
-class Done(NamedTuple):
+class Done(Record, frozen=True):
     """The row has ended with this status.  `refusal` names what a whole job would be refused for alike."""
 
     status: Status

@@ -118,5 +118,5 @@ def test_in_vllms_form_the_error_is_filled_and_the_body_empty() -> None:
 
 
 def test_a_request_id_that_the_server_did_not_give_is_empty_text() -> None:
-    line = written(answered_line("a", outcome(Status.OK), attempt()._replace(request_id=None)))
+    line = written(answered_line("a", outcome(Status.OK), attempt().replaced(request_id=None)))
     assert line["response"]["request_id"] == ""

@@ -22,7 +22,7 @@ from rowmill.cli.status import follow
 from rowmill.errors import ChangedError, JobError, RunFileError, StopReason, StoreFullError
 from rowmill.job import Job
 from rowmill.job.unbuilt import COMMANDS, OPTIONS
-from rowmill.records import Result
+from rowmill.records import Message, Result
 from rowmill.runner.exporting import ExportRules
 
 ROW = {
@@ -174,7 +174,7 @@ def test_every_option_reaches_the_job(command: Command) -> None:
     assert (job.answer_prefix, job.meta_prefix, job.escape_formulas) == ("x_", "y_", True)
     assert (job.limit, job.sample, job.seed, job.where) == (5, 6, 7, "id == '1'")
     assert (job.empty, job.encoding, job.delimiter) == ("skip", "latin-1", ";")
-    assert job.messages[0] == ("system", "s")
+    assert job.messages[0] == Message("system", "s")
 
 
 def test_a_job_file_is_known_by_its_ending_and_options_override_it(command: Command, tmp_path: Path) -> None:

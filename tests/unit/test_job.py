@@ -20,6 +20,7 @@ from rowmill.job import (
     load_job,
 )
 from rowmill.job.model import endpoint_names
+from rowmill.records import Message
 
 OPTIONS: dict[str, Any] = {"source": "reviews.csv", "prompt": "{{ text }}", "model": "vllm/m"}
 
@@ -54,7 +55,7 @@ def refused(**options: Any) -> list[str]:
 
 def test_a_job_needs_a_source_a_prompt_and_a_model() -> None:
     made = job()
-    assert made.messages == (("user", "{{ text }}"),)
+    assert made.messages == (Message("user", "{{ text }}"),)
     assert [endpoint.model for endpoint in made.endpoints] == ["vllm/m"]
 
 
@@ -314,7 +315,9 @@ def test_parameters_may_be_templates_and_a_bad_one_is_refused() -> None:
 def test_a_prompt_may_be_messages(tmp_path: Path) -> None:
     text = SMALL.replace('"{{ text }}"', '[{system: s}, {user: a}, {assistant: b}, {role: user, content: "{{ t }}"}]')
     made = load_job(written(tmp_path, text), {})
-    assert made.messages == (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "{{ t }}"))
+    assert made.messages == tuple(
+        Message(*turn) for turn in (("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "{{ t }}"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -338,7 +341,7 @@ def test_a_prompt_that_cannot_be_asked_is_refused(tmp_path: Path, prompt: str, w
 def test_two_system_messages_are_refused_but_an_option_replaces_one(tmp_path: Path) -> None:
     text = SMALL.replace('"{{ text }}"', "[{system: s}, {user: u}]")
     assert "has a system message already" in faults(tmp_path, text + "system: t\n")[0]
-    assert load_job(written(tmp_path, text), {"system": "t"}).messages == (("system", "t"), ("user", "u"))
+    assert load_job(written(tmp_path, text), {"system": "t"}).messages == (Message("system", "t"), Message("user", "u"))
 
 
 def test_a_template_that_does_not_compile_is_a_fault_with_its_line(tmp_path: Path) -> None:

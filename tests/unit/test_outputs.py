@@ -106,7 +106,7 @@ def test_a_row_without_an_answer_has_nulls() -> None:
 
 
 def test_a_failure_record_is_the_input_and_one_key() -> None:
-    failed = outcome(3, None, Status.FILTERED)._replace(error="no")
+    failed = outcome(3, None, Status.FILTERED).replaced(error="no")
     assert failure_record({"id": 1}, failed, "raw reply") == {
         "id": 1,
         "_rowmill": {"row": 3, "status": "filtered", "error": "no", "raw": "raw reply"},

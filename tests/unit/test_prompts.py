@@ -34,7 +34,7 @@ def rendered(template: str, values: Mapping[str, Any], index: int = 0) -> str:
 
 def test_a_prompt_renders_every_message_in_order() -> None:
     made = compile_prompt([Message("system", "You label."), Message("user", "{{ text }}")])
-    assert made.render(Row(0, {"text": "hi"})) == (("system", "You label."), ("user", "hi"))
+    assert made.render(Row(0, {"text": "hi"})) == (Message("system", "You label."), Message("user", "hi"))
 
 
 def test_single_braces_are_literal() -> None:

@@ -149,10 +149,11 @@ def request_bytes(request: Request) -> int:
     """Bytes of the messages' text in UTF-8, or of the body."""
     if request.body is not None:
         return len(request.body.content)
-    return sum(
-        len(content) if content.isascii() else len(content.encode("utf-8", "replace"))
-        for _, content in request.messages
-    )
+    total = 0
+    for message in request.messages:
+        text = message.content
+        total += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return total
 
 
 def max_tokens_of(request: Request) -> int | None:

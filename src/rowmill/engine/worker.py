@@ -133,7 +133,7 @@ def _ask_for_repair(state: RowState, rules: RowRules, wait: Wait, reply: Reply) 
         return early
     assert state.request is not None
     messages = repair_messages(state.request.messages, reply_text(reply), wait.why.message)
-    state.request = state.request._replace(messages=messages)
+    state.request = state.request.replaced(messages=messages)
     state.need = None
     state.repairs += 1
     return wait
@@ -151,7 +151,7 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
     try:
         params, model = (rules.params, None) if rules.address is None else rules.address(row)
         request = rules.prompt.request(row, params)
-        state.request = request if model is None else request._replace(model=model)
+        state.request = request if model is None else request.replaced(model=model)
     except TemplateFault as fault:
         return Done(Status.FAILED, None, str(fault))
     return None

@@ -24,7 +24,7 @@ def definition(job: Job, json_schema: Mapping[str, Any] | None = None) -> dict[s
     """
     written = job.schema_spec
     return {
-        "messages": [list(message) for message in job.messages],
+        "messages": [[message.role, message.content] for message in job.messages],
         "schema": written if json_schema is None else json_schema,
         "models": {
             key: _sent_to(job, endpoint) for key, endpoint in zip(version_keys(job), job.endpoints, strict=True)
@@ -49,7 +49,7 @@ def _sent_to(job: Job, endpoint: EndpointSpec) -> dict[str, Any]:
     if endpoint.http is not None and endpoint.http.body is not None:
         sent["http.body"] = endpoint.http.body
     if endpoint.prompt is not None:
-        sent["prompt"] = [list(message) for message in job.messages_of(endpoint)]
+        sent["prompt"] = [[message.role, message.content] for message in job.messages_of(endpoint)]
     if endpoint.parse is not None:
         sent["parse"] = endpoint.parse
     return sent

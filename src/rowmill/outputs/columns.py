@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from rowmill.errors import OutputError
@@ -78,8 +78,7 @@ class OutputColumns:
 
     def meta_of(self) -> Callable[[Outcome], tuple[Any, ...]]:
         """A function from an outcome to the values of Rowmill's own columns, in order."""
-        places: list[Any] = [Outcome._fields.index(field) for _, field, _ in self._meta]
-        return itemgetter(*places)
+        return attrgetter(*(field for _, field, _ in self._meta))
 
     def clashes(self, input_names: Iterable[str] | None = None) -> list[str]:
         """One sentence for every name that would stand twice; `input_names` stand in for `input` where given.

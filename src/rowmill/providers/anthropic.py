@@ -94,9 +94,7 @@ class AnthropicProvider:
         body: dict[str, object] = {"model": request.model or self.endpoint.model, "max_tokens": DEFAULT_MAX_TOKENS}
         if system:
             body["system"] = system
-        body["messages"] = [
-            {"role": message.role, "content": message.content} for message in messages if message.role != "system"
-        ]
+        body["messages"] = [message for message in messages if message.role != "system"]
         return _encode({**body, **asked, **request.params})
 
     def read(self, raw: RawReply) -> Reply | Failure:

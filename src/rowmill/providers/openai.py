@@ -63,9 +63,8 @@ class OpenAIProvider:
             self._tail = self._encode_tail(request.params)
             self._tail_params = request.params
         messages = request.messages if self._instruction is None else instructed(request.messages, self._instruction)
-        turns = [{"role": role, "content": content} for role, content in messages]
         head = self._head if request.model is None else _head(request.model)
-        return head + _encode(turns) + self._tail
+        return head + _encode(messages) + self._tail
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """See `ports.Provider`."""
@@ -86,7 +85,7 @@ class OpenAIProvider:
         if isinstance(raw, Failure) or raw.status != OK or type(limit) is not int:
             return raw
         body = raw.body.rstrip()
-        return raw._replace(body=b'%b,"%b":%d}' % (body[:-1], _NOTE, limit)) if body.endswith(b"}") else raw
+        return raw.replaced(body=b'%b,"%b":%d}' % (body[:-1], _NOTE, limit)) if body.endswith(b"}") else raw
 
     def _encode_tail(self, params: Mapping[str, object]) -> bytes:
         fields = {name: value for name, value in params.items() if name not in ("model", "messages")}

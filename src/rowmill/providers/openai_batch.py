@@ -151,7 +151,7 @@ def _chat(raw: RawReply, first: _TextChoice | None) -> Reply | Failure:
         return reply
     if (reply.text or "").strip() or reply.finish_reason in (None, "length"):
         return reply
-    return reply._replace(text=bytes(first.message).decode())
+    return reply.replaced(text=bytes(first.message).decode())
 
 
 def _response(raw: RawReply, result: _Result) -> Reply:
@@ -166,7 +166,7 @@ def _response(raw: RawReply, result: _Result) -> Reply:
         finish = "length" if finish == "max_output_tokens" else finish
     if not text.strip() and finish == "stop" and items:
         text = bytes(result.output).decode()
-    return _reply(raw, result, text or None, finish, _response_usage(result.usage))._replace(
+    return _reply(raw, result, text or None, finish, _response_usage(result.usage)).replaced(
         refusal=_texts(parts, "refusal") or None, reasoning=_texts(thoughts, "text") or None
     )
 

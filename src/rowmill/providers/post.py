@@ -32,4 +32,4 @@ class Post:
         if isinstance(raw, Failure):
             return raw
         clean = redact(raw.body, credentials.secrets)
-        return raw if clean is raw.body else raw._replace(body=clean)
+        return raw if clean is raw.body else raw.replaced(body=clean)

@@ -37,7 +37,7 @@ class Ask:
     def request(self, row: Row) -> Request:
         """What is sent for a row.  Raises TemplateFault."""
         params, model = (self.params, None) if self.address is None else self.address.of(row)
-        return self.prompt.request(row, params)._replace(model=model)
+        return self.prompt.request(row, params).replaced(model=model)
 
 
 @dataclass(frozen=True)

@@ -51,13 +51,13 @@ class Reread:
         leader = outcome.duplicate_of
         found = replies.get(outcome.index) if leader is None else self._of_leader(reader, leader)
         if found is None:
-            return outcome._replace(answer=None)
+            return outcome.replaced(answer=None)
         endpoint, raw = found
         read = self._providers.get(endpoint, self._default).read(raw)
         seen = read_answer(read, self._schema, self._parsers.get(endpoint)) if isinstance(read, Reply) else read
         if isinstance(seen, Answer):
-            return outcome._replace(status=Status.OK, answer=_encode(seen.values), error=None, reasoning=seen.reasoning)
-        return outcome._replace(
+            return outcome.replaced(status=Status.OK, answer=_encode(seen.values), error=None, reasoning=seen.reasoning)
+        return outcome.replaced(
             status=ENDS_AS.get(seen.kind, Status.FAILED),
             answer=None if seen.values is None else _encode(seen.values),
             error=seen.message,

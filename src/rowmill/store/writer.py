@@ -331,7 +331,10 @@ class Writer:
             outcome.attempts,
             answer,
             None if outcome.error is None else self._clean(outcome.error),
-            *outcome[7:11],
+            outcome.latency_s,
+            outcome.input_tokens,
+            outcome.output_tokens,
+            outcome.cost_usd,
             None if outcome.reasoning is None else self._clean(outcome.reasoning),
             outcome.duplicate_of,
         )

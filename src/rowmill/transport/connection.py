@@ -277,7 +277,7 @@ def _plain(reply: RawReply, max_bytes: int) -> RawReply | Failure:
         return _too_large(max_bytes)
     except ValueError as fault:
         return failures.unreadable(f"the reply cannot be unpacked: {fault}", status=reply.status)
-    return reply._replace(body=body)
+    return reply.replaced(body=body)
 
 
 def _too_large(max_bytes: int) -> Failure:
