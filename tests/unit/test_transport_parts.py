@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from rowmill.records import Failure, RawReply
 from rowmill.transport import open_transport
+from rowmill.transport.connection import Connection
 from rowmill.transport.deadlines import Deadlines
+from rowmill.transport.dialer import Dialer
 from rowmill.transport.encodings import TooLargeError, unpacked
 from rowmill.transport.exchange import Exchange
 from rowmill.transport.heads import HeaderNames
 from rowmill.transport.http1 import DirectTransport
+from rowmill.transport.outbox import Outbox
 from rowmill.transport.places import place_of
 from rowmill.transport.pool import MOST_DIALLING, Pool, PoolLimits
 from rowmill.transport.proxies import goes_through_a_proxy
 from rowmill.transport.pyreqwest_ import PyreqwestTransport
+
+
+TURNS = 10  # of the loop, enough for whatever is under way
 
 
 class Alarm:
@@ -185,7 +193,7 @@ def test_only_so_many_connections_are_opened_at_once() -> None:
     async def run() -> int:
         loop = asyncio.get_running_loop()
         dialer = NoAnswer()
-        pool = Pool(dialer, PoolLimits(10.0, None, 1000, 30.0), HeaderNames(), loop)  # type: ignore[arg-type]
+        pool = Pool(dialer, PoolLimits(10.0, None, 1000, 30.0), HeaderNames(), Outbox(loop), loop)  # type: ignore[arg-type]
         for _ in range(500):
             ending: asyncio.Future[RawReply | Failure] = loop.create_future()
             pool.submit(Exchange(b"", b"", "x:1", 5.0, ending))
@@ -194,6 +202,70 @@ def test_only_so_many_connections_are_opened_at_once() -> None:
         return dialer.dialled
 
     assert asyncio.run(run()) == MOST_DIALLING
+
+
+def test_what_one_turn_of_the_loop_has_to_send_leaves_together() -> None:
+    happened: list[str] = []
+
+    class Waiting:
+        def __init__(self, name: str) -> None:
+            self.flush = partial(happened.append, f"{name} left")
+
+    async def run() -> None:
+        outbox = Outbox(asyncio.get_running_loop())
+        for name in ("first", "second"):
+            outbox.put(Waiting(name))
+            happened.append(f"{name} was put")
+        await asyncio.sleep(0)
+        outbox.put(Waiting("third"))
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert happened == ["first was put", "second was put", "first left", "second left", "third left"]
+
+
+def test_a_request_whose_connection_is_lost_before_it_left_goes_to_another() -> None:
+    class Wire:
+        def __init__(self) -> None:
+            self.written = b""
+
+        def write(self, data: bytes) -> None:
+            self.written += data
+
+        def get_extra_info(self, name: str) -> None:
+            return None
+
+        def abort(self) -> None: ...
+
+    class Dialler:
+        async def dial(self, make: Callable[[], Connection]) -> Connection:
+            connection, wire = make(), Wire()
+            connection.connection_made(cast("asyncio.Transport", wire))
+            opened.append((connection, wire))
+            return connection
+
+        async def close(self) -> None: ...
+
+    opened: list[tuple[Connection, Wire]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        limits = PoolLimits(10.0, None, 1000, 30.0)
+        pool = Pool(cast("Dialer", Dialler()), limits, HeaderNames(), Outbox(loop), loop)
+        ending: asyncio.Future[RawReply | Failure] = loop.create_future()
+        pool.submit(Exchange(b"POST / HTTP/1.1\r\ncontent-length: ", b"{}", "x:1", 5.0, ending))
+        for _ in range(TURNS):
+            if not opened:
+                await asyncio.sleep(0)
+        opened[0][0].connection_lost(None)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert not ending.done()
+        for connection, _ in opened:
+            connection.connection_lost(None)
+
+    asyncio.run(run())
+    assert [wire.written for _, wire in opened] == [b"", b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"]
 
 
 def test_names_of_headers_are_remembered_up_to_a_bound() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from rowmill.records import Failure
     from rowmill.transport.exchange import Exchange
+    from rowmill.transport.outbox import Outbox
 
 _ONE_WRITE_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024
@@ -31,6 +32,7 @@ class Keeper(Protocol):
 
     header_names: Mapping[bytes, str]
     max_reply_bytes: int
+    outbox: Outbox
 
     def opened(self, connection: Connection) -> None:
         """It can be aborted from now on."""
@@ -66,6 +68,7 @@ class Connection(asyncio.Protocol):
         "_is_paused",
         "_is_used",
         "_keeper",
+        "_outgoing",
         "_parser",
         "_pieces",
         "_read_bytes",
@@ -85,6 +88,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self.is_open = False
         self._is_paused = False
+        self._outgoing = b""
         self._unsent: memoryview | None = None
         self.freed_s = self._sent_s = 0.0
         self._is_used = False
@@ -100,18 +104,25 @@ class Connection(asyncio.Protocol):
         self._parser: Any = httptools.HttpResponseParser(self)
 
     def start(self, exchange: Exchange) -> None:
-        """Sends the request.  Only on a connection that is free."""
+        """Sends the request, together with what else the loop's turn brings.  Only on a connection that is free."""
         exchange.carrier = self
         self._exchange = exchange
-        self._sent_s = perf_counter()
         body = exchange.body
-        head = b"%b%d\r\n\r\n" % (exchange.head, len(body))
         if len(body) <= _ONE_WRITE_BYTES:
-            self._transport.write(head + body)
+            self._outgoing = b"%b%d\r\n\r\n%b" % (exchange.head, len(body), body)
         else:
-            self._transport.write(head)
+            self._outgoing = b"%b%d\r\n\r\n" % (exchange.head, len(body))
             self._unsent = memoryview(body)
-            self._write_on()
+        self._keeper.outbox.put(self)
+
+    def flush(self) -> None:
+        """See `outbox.Sender`."""
+        if self.is_open:
+            self._sent_s = perf_counter()
+            self._transport.write(self._outgoing)
+            self._outgoing = b""
+            if self._unsent is not None:
+                self._write_on()
 
     def drop(self, exchange: Exchange, found: Failure | None) -> None:
         """See `exchange.Carrier`."""
@@ -244,8 +255,11 @@ class Connection(asyncio.Protocol):
         A stale connection tells so within one round trip; a server that dies at work usually takes longer, and
         what it has worked on may be billed.
         """
-        soon = perf_counter() - self._sent_s < _STALE_WITHIN_S
-        return self._is_used and soon and not self._read_bytes and not exchange.is_second_try
+        if exchange.is_second_try or self._read_bytes:
+            return False
+        if self._outgoing:
+            return True  # it never left
+        return self._is_used and perf_counter() - self._sent_s < _STALE_WITHIN_S
 
     def _ends_with_the_connection(self) -> bool:
         if not self._has_head:

@@ -17,6 +17,7 @@ from rowmill.transport.dialer import Dialer
 from rowmill.transport.encodings import MAX_REPLY_BYTES
 from rowmill.transport.exchange import Exchange
 from rowmill.transport.heads import HeaderNames, request_head
+from rowmill.transport.outbox import Outbox
 from rowmill.transport.places import place_of
 from rowmill.transport.pool import Pool, PoolLimits
 from rowmill.transport.roots import trusted_roots
@@ -65,6 +66,7 @@ class DirectTransport:
         self._header_names = HeaderNames()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadlines: Deadlines
+        self._outbox: Outbox
         self._is_closed = False
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
@@ -101,6 +103,7 @@ class DirectTransport:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._deadlines = Deadlines(self._loop)
+            self._outbox = Outbox(self._loop)
         place = place_of(url)
         head = request_head(url, place, headers)
         if len(self._routes) >= _REMEMBERED:
@@ -118,7 +121,7 @@ class DirectTransport:
             if place.scheme == "https":
                 context = self._context = self._context or _tls_context(())
             dialer = Dialer(place, context, self._limits.connect_timeout_s)
-            pool = self._pools[origin] = Pool(dialer, self._limits, self._header_names, loop)
+            pool = self._pools[origin] = Pool(dialer, self._limits, self._header_names, self._outbox, loop)
         return pool
 
 

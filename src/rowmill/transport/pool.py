@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rowmill.transport.dialer import Dialer
     from rowmill.transport.exchange import Exchange
+    from rowmill.transport.outbox import Outbox
 
 MOST_DIALLING = 100
 
@@ -46,9 +47,11 @@ class Pool:
         dialer: Dialer,
         limits: PoolLimits,
         header_names: Mapping[bytes, str],
+        outbox: Outbox,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.header_names = header_names
+        self.outbox = outbox
         self.max_reply_bytes = limits.max_reply_bytes
         self._dialer = dialer
         self._limits = limits
