@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from rowmill.answers import Fallback
 from rowmill.errors import FailureKind
 from rowmill.limits.rate import Need, Reservation
@@ -56,7 +58,7 @@ class RetryRules:
     cascade: frozenset[Status] = frozenset()
 
 
-class RowState:
+class RowState(msgspec.Struct, eq=False, gc=False):
     """One row on its way: what has been asked, sent and used up so far.
 
     `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
@@ -72,62 +74,48 @@ class RowState:
     free), `passed` those that have had their say, `attempts_at` what it used up where it is not now.
     """
 
-    __slots__ = (
-        "attempts",
-        "attempts_at",
-        "busy_s",
-        "cost_usd",
-        "held",
-        "home",
-        "input_tokens",
-        "lane_failures",
-        "latency_s",
-        "model",
-        "need",
-        "oks_at_start",
-        "oks_before",
-        "output_tokens",
-        "passed",
-        "repairs",
-        "request",
-        "request_bytes",
-        "requests",
-        "reserved_usd",
-        "row",
-        "send_number",
-        "sent_at",
-        "sent_at_s",
-        "suspect",
-        "unread",
-    )
+    row: Row
+    home: int | None = None
+    passed: frozenset[int] = frozenset()
+    attempts_at: dict[int, int] | None = None
+    request: Request | None = None
+    unread: RawReply | None = None
+    attempts: int = 0
+    reserved_usd: float = 0.0
+    requests: int = 0
+    repairs: int = 0
+    lane_failures: int = 0
+    oks_before: int = 0
+    oks_at_start: int = 0
+    suspect: bool = False
+    busy_s: float = 0.0
+    send_number: int = 0
+    sent_at_s: float = 0.0
+    sent_at: float = 0.0
+    request_bytes: int = 0
+    need: Need | None = None
+    held: Reservation | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = 0.0
+    latency_s: float | None = None
+    model: str | None = None
 
-    def __init__(self, row: Row, home: int | None = None) -> None:
-        self.row = row
-        self.home = home
-        self.passed: frozenset[int] = frozenset()
-        self.attempts_at: dict[int, int] | None = None
-        self.request: Request | None = None
-        self.unread: RawReply | None = row.unread
-        self.attempts = 0
-        self.reserved_usd = 0.0
-        self.requests = 0 if row.spent is None else row.spent.requests
-        self.repairs = 0
-        self.lane_failures = row.lane_failures
-        self.oks_before = 0
-        self.oks_at_start = 0
-        self.suspect = row.lane_failures > 0
-        self.busy_s = 0.0
-        self.send_number = 0
-        self.sent_at_s = 0.0
-        self.sent_at = 0.0
-        self.request_bytes = 0
-        self.need: Need | None = None
-        self.held: Reservation | None = None
-        self.input_tokens: int | None = None if row.spent is None else row.spent.input_tokens
-        self.output_tokens: int | None = None if row.spent is None else row.spent.output_tokens
-        self.cost_usd: float | None = 0.0 if row.spent is None else row.spent.cost_usd
-        self.latency_s: float | None = None
-        self.model: str | None = None
+
+def first_state(row: Row, home: int | None = None) -> RowState:
+    """A row's state as this session finds it; `home` as in `RowState`."""
+    state = RowState(row, home)
+    if row.unread is not None:
+        state.unread = row.unread
+    if row.lane_failures:
+        state.lane_failures = row.lane_failures
+        state.suspect = True
+    if row.spent is not None:
+        state.requests = row.spent.requests
+        state.input_tokens = row.spent.input_tokens
+        state.output_tokens = row.spent.output_tokens
+        state.cost_usd = row.spent.cost_usd
+    return state
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,10 @@ from rowmill.ports import Clock
 from rowmill.records import Request, Usage
 from rowmill.steps import RowState
 
+# Where no limit is known, only some requests are estimated, so that the estimate is ready when one turns up.
+ESTIMATED_SENDS = 256
+ESTIMATED_EVERY = 16
+
 
 class RateGate:
     """One lane's way into its quota; the limiter is shared by all lanes that spend the same one.
@@ -39,6 +43,7 @@ class RateGate:
         self._turn = asyncio.Lock()
         self._nap: asyncio.Future[None] | None = None
         self._until_s: float | None = None
+        self._sends = 0
 
     @property
     def is_waited_for(self) -> bool:
@@ -48,6 +53,10 @@ class RateGate:
     def reserve_now(self, state: RowState) -> bool:
         """Reserves where the quota has room and nobody waits for it."""
         if state.need is None:
+            self._sends += 1
+            if self._limiter.is_unlimited and self._sends > ESTIMATED_SENDS and self._sends % ESTIMATED_EVERY:
+                state.held = self._limiter.count(self._clock.now())
+                return True
             assert state.request is not None
             state.request_bytes = request_bytes(state.request)
             state.need = self._estimate.need(
@@ -80,7 +89,8 @@ class RateGate:
 
     def used(self, state: RowState, usage: Usage) -> None:
         """The request's usage is known, as far as the reply says."""
-        self._estimate.observe(state.request_bytes, usage.input_tokens, usage.output_tokens)
+        if state.need is not None:
+            self._estimate.observe(state.request_bytes, usage.input_tokens, usage.output_tokens)
         self._settle(state, usage.input_tokens, usage.output_tokens)
 
     def kept(self, state: RowState) -> None:

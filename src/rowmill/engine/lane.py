@@ -23,7 +23,7 @@ from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChan
 from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
-from rowmill.steps import RowState, change_lane
+from rowmill.steps import RowState, change_lane, first_state
 
 MOST_WAITING_ROWS = 1000
 OK = 200
@@ -91,16 +91,22 @@ class Lane:
         """The next step for a worker, which holds a slot until `release`; None when there is nothing left to do."""
         while True:
             now = self._clock.now()
-            state = self._admit(now)
+            state = self.take_now(now)
             if state is not None:
-                self.in_flight += 1
-                if self._idle:
-                    self.wake()
                 return state
             if self._is_over():
                 self.roster.wake_all()
                 return None
             await self._rest(now)
+
+    def take_now(self, now: float) -> RowState | None:
+        """The same where there is one at once, else None."""
+        state = self._admit(now)
+        if state is not None:
+            self.in_flight += 1
+            if self._idle:
+                self.wake()
+        return state
 
     def release(self) -> None:
         """Gives the slot back."""
@@ -163,24 +169,22 @@ class Lane:
             self.wake()
         return has_room
 
-    async def send(self, state: RowState, timeout_s: float) -> RawReply | Failure:
-        """Sends a row's request; every send is counted and numbered."""
-        assert state.request is not None
+    def sends(self, state: RowState) -> None:
+        """A row's request goes out: every send is counted and numbered."""
         self.health.sent(state)
         self.tally.requests += 1
         self.sending += 1
-        self.peak_in_flight = max(self.peak_in_flight, self.sending)
+        if self.sending > self.peak_in_flight:
+            self.peak_in_flight = self.sending
         state.sent_at_s = self._clock.now()
-        raw: RawReply | Failure | None = None
-        try:
-            raw = await self.provider.send(state.request, timeout_s)
-            return raw
-        finally:
-            if isinstance(raw, RawReply):
-                self._heard(state, raw)
-            elif raw is None:
-                self.health.abandoned(state)
-            self.sending -= 1
+
+    def has_sent(self, state: RowState, raw: RawReply | Failure | None) -> None:
+        """What came back, None where the request was dropped in flight."""
+        if type(raw) is RawReply:
+            self._heard(state, raw)
+        elif raw is None:
+            self.health.abandoned(state)
+        self.sending -= 1
 
     def succeeded(self, state: RowState) -> None:
         """A valid answer came."""
@@ -294,31 +298,34 @@ class Lane:
             return None
         if self.roster.is_shared and self.gate.is_waited_for:
             return None  # whoever waits at the gate holds a row that another lane could send
-        state = self._waiting.take_due(now)
-        if state is not None:
-            if not self.health.avoids(state):
-                return state
-            other = self._other_probe(now)
-            if other is None:
-                return state
-            self._wait(state, 0.0)
-            return other
-        if len(self._waiting) >= MOST_WAITING_ROWS + self.limit:
-            return None
-        on_trial = self.opening.held_rows
-        if on_trial and on_trial + self.in_flight >= max(self.limit, ALIKE_ROWS):
-            return None
+        if self._waiting:
+            state = self._waiting.take_due(now)
+            if state is not None:
+                return self._better_probe(state, now) if self.health.probing else state
+            if len(self._waiting) >= MOST_WAITING_ROWS + self.limit:
+                return None
+        if not self.opening.is_over:
+            on_trial = self.opening.held_rows
+            if on_trial and on_trial + self.in_flight >= max(self.limit, ALIKE_ROWS):
+                return None
         state = self._next_row()
         return self.roster.probe_for(self) if state is None and self.health.probing else state
 
-    def _other_probe(self, now: float) -> RowState | None:
-        return self._waiting.take_due(now) or self._next_row()
+    def _better_probe(self, state: RowState, now: float) -> RowState:
+        """Another row, where this one had better not be the probe and there is one."""
+        if not self.health.avoids(state):
+            return state
+        other = self._waiting.take_due(now) or self._next_row()
+        if other is None:
+            return state
+        self._wait(state, 0.0)
+        return other
 
     def _next_row(self) -> RowState | None:
         """A new row, from the lane's own feed before one that it has taken over."""
         for feed, home in self.feeds:
             while (row := feed.take()) is not None:
-                state = RowState(row, home)
+                state = first_state(row, home)
                 if row.unread is None or not self._belongs_elsewhere(state):
                     return state
         return None

@@ -22,10 +22,13 @@ class Ended(NamedTuple):
 
 
 class Opening:
-    """Holds outcomes of a lane until it has shown that it can succeed; at most 20 rows plus those in flight."""
+    """Holds outcomes of a lane until it has shown that it can succeed; at most 20 rows plus those in flight.
+
+    Once it `is_over`, every outcome may be saved at once.
+    """
 
     def __init__(self, *, has_succeeded: bool) -> None:
-        self._over = has_succeeded
+        self.is_over = has_succeeded
         self._held: list[Ended] = []
         self._refusal: str | None = None
 
@@ -34,7 +37,7 @@ class Opening:
 
         `refusal` names what all rows would be refused for alike (status, code, parameter), None for any other end.
         """
-        if self._over:
+        if self.is_over:
             return [outcome]
         if refusal is None or (self._refusal is not None and refusal != self._refusal):
             if outcome.status is Status.FAILED and refusal is None and not outcome.attempts:
@@ -51,10 +54,10 @@ class Opening:
     @property
     def hopeless(self) -> str | None:
         """The error of the rows held back, once there are enough of them."""
-        return self._held[0].outcome.error if not self._over and len(self._held) >= ALIKE_ROWS else None
+        return self._held[0].outcome.error if not self.is_over and len(self._held) >= ALIKE_ROWS else None
 
     def release(self) -> list[Ended]:
         """Ends the opening and gives back what was held."""
-        self._over = True
+        self.is_over = True
         held, self._held = self._held, []
         return held

@@ -18,20 +18,17 @@ if TYPE_CHECKING:
 
 
 class Roster:
-    """All lanes of a run; with one lane nothing here ever moves a row."""
+    """All lanes of a run; with one lane nothing here ever moves a row.  `is_shared`: there is more than one."""
 
     def __init__(self) -> None:
         self.lanes: list[Lane] = []
+        self.is_shared = False
 
     def add(self, lane: Lane) -> int:
         """Takes a lane on; its place in the order."""
         self.lanes.append(lane)
+        self.is_shared = len(self.lanes) > 1
         return len(self.lanes) - 1
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether there is more than one lane."""
-        return len(self.lanes) > 1
 
     def named(self, endpoint: str | None) -> Lane | None:
         """The lane of that name that still runs."""

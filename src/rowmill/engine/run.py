@@ -194,14 +194,10 @@ class Run:
         self._stop(StopReason.BUDGET, f"{words}, and the next request may cost more than is left; raise --budget-usd")
 
     def _finished(self, lane: Lane, state: RowState, outcome: Outcome, refusal: str | None) -> None:
-        opening = lane.opening
-        held = opening.held_rows
-        for ended in opening.admit(state, outcome, refusal):
-            self._save(ended)
-        if held != opening.held_rows:
-            lane.wake()
-            if opening.hopeless is not None:
-                self._give_up(lane, f"the first rows were all refused alike: {opening.hopeless}")
+        if lane.opening.is_over:
+            self._save(outcome)
+        else:
+            self._open(lane, state, outcome, refusal)
         limit = self._limits.max_failure_rate
         if limit is not None and self._tally.session_rows >= RATE_ROWS:
             share = self._tally.session_bad / self._tally.session_rows
@@ -210,6 +206,16 @@ class Run:
                     StopReason.FAILURE_RATE,
                     f"{self._tally.session_bad} of {self._tally.session_rows} rows failed (max_failure_rate {limit:g})",
                 )
+
+    def _open(self, lane: Lane, state: RowState, outcome: Outcome, refusal: str | None) -> None:
+        opening = lane.opening
+        held = opening.held_rows
+        for ended in opening.admit(state, outcome, refusal):
+            self._save(ended)
+        if held != opening.held_rows:
+            lane.wake()
+            if opening.hopeless is not None:
+                self._give_up(lane, f"the first rows were all refused alike: {opening.hopeless}")
 
     def _give_up(self, lane: Lane, why: str) -> None:
         """A lane is hopeless: what it holds back goes to others; with no other the run stops and it stays pending."""

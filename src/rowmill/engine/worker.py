@@ -63,7 +63,7 @@ async def work(lane: Lane, desk: Desk) -> None:
     while True:
         if desk.store.full():
             await desk.store.room()
-        state = await lane.take()
+        state = lane.take_now(desk.clock.now()) or await lane.take()
         if state is None:
             return
         try:
@@ -87,9 +87,10 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Move | Don
         if early is not None:
             return early
     if unread is None:
-        state.reserved_usd = _worst_usd(lane, desk, state)
-        if not await desk.purse.admit(state.reserved_usd):
-            return None
+        if desk.purse.budget is not None:
+            state.reserved_usd = _worst_usd(lane, state)
+            if not await desk.purse.admit(state.reserved_usd):
+                return None
         if not (lane.may_send_now(state) or await lane.may_send(state)):
             desk.purse.give_back(state.reserved_usd)
             return Wait(0.0, BLOCKED)
@@ -158,23 +159,25 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
 
 
 async def _send(lane: Lane, desk: Desk, state: RowState) -> RawReply | Failure:
-    started_s = desk.clock.now()
-    left_s = desk.rules.retry.row_timeout_s - state.busy_s
+    assert state.request is not None
+    timeout_s, left_s = lane.config.timeout_s, desk.rules.retry.row_timeout_s - state.busy_s
+    if left_s < timeout_s:
+        timeout_s = max(left_s, 0.001)
     raw: RawReply | Failure | None = None
+    lane.sends(state)
     try:
-        raw = await lane.send(state, min(lane.config.timeout_s, max(left_s, 0.001)))
+        raw = await lane.provider.send(state.request, timeout_s)
     finally:
+        lane.has_sent(state, raw)
         if raw is None:  # dropped in flight: it may be billed
             _settle(lane, desk, state, None)
-    state.busy_s += desk.clock.now() - started_s
+    state.busy_s += desk.clock.now() - state.sent_at_s
     return raw
 
 
-def _worst_usd(lane: Lane, desk: Desk, state: RowState) -> float:
+def _worst_usd(lane: Lane, state: RowState) -> float:
     worst_usd, request = lane.config.worst_usd, state.request
-    if worst_usd is None or request is None or desk.purse.budget is None:
-        return 0.0
-    return worst_usd(request)
+    return 0.0 if worst_usd is None or request is None else worst_usd(request)
 
 
 def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> None:

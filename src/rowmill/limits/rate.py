@@ -84,6 +84,7 @@ class RateLimiter:
         self._schedules = [Schedule(name, window_s, window_s / BUCKETS) for name in QUANTITIES]
         self._learned = [LearnedRate(window_s) for _ in range(LEARNED)]
         self._limiting: list[tuple[int, Schedule]] = []
+        self._usual: Sequence[int] = (1, 0, 0, 0)
         self._was_throttled = False
         self._head: Need | None = None
         self._head_until_s = -math.inf
@@ -115,6 +116,17 @@ class RateLimiter:
             schedule.take(amounts[place], now)
         return Reservation(amounts, now, window.add(amounts))
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether no limit is known: then `count` does instead of `try_reserve`, and needs no estimate."""
+        return not self._limiting
+
+    def count(self, now: float) -> Reservation:
+        """Admits one request where nothing limits; until it is settled it stands at what the last one took."""
+        window = self._window
+        window.advance(now)
+        return Reservation(self._usual, now, window.add(self._usual))
+
     def settle(self, held: Reservation, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """The server took the request; what it used replaces what was reserved, None keeps it."""
         requests, _, tokens_in, tokens_out = held.amounts
@@ -125,6 +137,7 @@ class RateLimiter:
         amounts = (requests, tokens_in + tokens_out, tokens_in, tokens_out)
         if amounts != held.amounts:
             self._correct(held, amounts, now)
+        self._usual = amounts
         if self._was_throttled:
             self._window.advance(now)
             for place, learned in enumerate(self._learned):

@@ -15,19 +15,20 @@ class Window:
     sixtieths more.
     """
 
-    __slots__ = ("_buckets", "_newest", "bucket_s", "used")
+    __slots__ = ("_buckets", "_newest", "_next_s", "bucket_s", "used")
 
     def __init__(self, quantities: int, window_s: float) -> None:
         self.bucket_s = window_s / BUCKETS
         self.used = [0] * quantities
         self._buckets = [[0] * quantities for _ in range(KEPT)]
         self._newest = 0
+        self._next_s = self.bucket_s
 
     def advance(self, now: float) -> None:
         """Forgets what is too old; call before `used` is read."""
-        bucket = int(now / self.bucket_s)
-        if bucket <= self._newest:
+        if now < self._next_s:
             return
+        bucket = int(now / self.bucket_s)
         used = self.used
         for passed in range(max(self._newest, bucket - KEPT) + 1, bucket + 1):
             old = self._buckets[passed % KEPT]
@@ -36,6 +37,7 @@ class Window:
                     used[place] -= amount
                     old[place] = 0
         self._newest = bucket
+        self._next_s = (bucket + 1) * self.bucket_s
 
     def add(self, amounts: Sequence[int]) -> int:
         """Counts amounts at the moment of the last `advance`; returns the bucket for `correct`."""
