@@ -166,7 +166,7 @@ class Prompt:
 
     def request(self, row: Row, params: Mapping[str, object]) -> Request:
         """What is asked about `row`.  Raises TemplateFault."""
-        return Request(self.render(row), params)
+        return Request(tuple([Message(template.role, template.render(row)) for template in self.templates]), params)
 
     def is_blank(self, row: Row) -> bool:
         """Whether every column that the templates use is null or blank (and there is one)."""
@@ -235,24 +235,28 @@ def _compile(message: Message, known: Sequence[str] | None) -> _Compiled:
     columns = used_columns(tree)
     parts = _simple_parts(tree)
     if parts is not None:
-        return _Compiled(message.role, columns, functools.partial(_join, parts, known))
+        texts = ["" if is_column else text for is_column, text in parts]
+        holes = [(at, name) for at, (is_column, name) in enumerate(parts) if is_column]
+        return _Compiled(message.role, columns, functools.partial(_join, texts, holes, known))
     template = sandbox().from_string(message.content)
     return _Compiled(message.role, columns, functools.partial(_render, template, known))
 
 
-def _join(parts: Sequence[tuple[bool, str]], known: Sequence[str] | None, row: Row) -> str:
-    """Renders a template that is only text and columns, ten times faster than Jinja would."""
+def _join(texts: list[str], holes: Sequence[tuple[int, str]], known: Sequence[str] | None, row: Row) -> str:
+    """Renders a template that is only text and columns, ten times faster than Jinja would.
+
+    `holes` are places in `texts` and the columns that go there.
+    """
     values = row.values
+    filled = texts.copy()
     try:
-        return "".join(
-            [
-                text if not is_column else value if type(value := values[text]) is str else as_text(value)
-                for is_column, text in parts
-            ]
-        )
+        for at, name in holes:
+            value = values[name]
+            filled[at] = value if type(value) is str else as_text(value)
     except KeyError as error:
         missing = str(error.args[0])
         raise TemplateFault(_no_column(missing, known or tuple(values), "the prompt", "the row")) from None
+    return "".join(filled)
 
 
 def _render(template: Any, known: Sequence[str] | None, row: Row) -> str:

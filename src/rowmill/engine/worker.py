@@ -302,7 +302,7 @@ def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
         lane.config.name if was_sent else None,
         _model(lane, state) if was_sent else None,
         state.requests,
-        None if state.latency_s is None else round(state.latency_s, 4),
+        None if state.latency_s is None else int(state.latency_s * 1e4 + 0.5) / 1e4,
         state.input_tokens,
         state.output_tokens,
         round(state.cost_usd, 12) if was_sent and state.cost_usd is not None else None,

@@ -138,6 +138,7 @@ class _Chat(msgspec.Struct):
 
 _CHATS = msgspec.json.Decoder(_Chat)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NO_DETAILS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 def read_completion(raw: RawReply) -> Reply | Failure:
@@ -177,7 +178,7 @@ def _finish(told: object, usage: Usage, most_tokens: int | None) -> str | None:
 
 def as_name(value: object) -> str | None:
     """A text that says something, None for anything else."""
-    return value if isinstance(value, str) and value else None
+    return value if type(value) is str and value else None
 
 
 def _joined(parts: Sequence[Any]) -> tuple[str | None, str | None]:
@@ -200,17 +201,18 @@ def read_usage(read: Any) -> Usage:
     """The tokens that a completion reports."""
     if not isinstance(read, dict):
         return NO_USAGE
+    tokens = Usage(as_count(read.get("prompt_tokens")), as_count(read.get("completion_tokens")))
+    if _NO_DETAILS.issuperset(read):
+        return tokens
     of_input = read.get("prompt_tokens_details")
     of_output = read.get("completion_tokens_details")
     of_input = of_input if type(of_input) is dict else _NOTHING
     of_output = of_output if type(of_output) is dict else _NOTHING
     cached = of_input.get("cached_tokens", read.get("prompt_cache_hit_tokens", read.get("cached_tokens")))
-    return Usage(
-        as_count(read.get("prompt_tokens")),
-        as_count(read.get("completion_tokens")),
-        as_count(cached),
-        as_count(of_input.get("cache_write_tokens")),
-        as_count(of_output.get("reasoning_tokens")),
+    return tokens.replaced(
+        cached_input_tokens=as_count(cached),
+        cache_write_tokens=as_count(of_input.get("cache_write_tokens")),
+        reasoning_tokens=as_count(of_output.get("reasoning_tokens")),
     )
 
 
