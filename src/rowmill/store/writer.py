@@ -325,7 +325,7 @@ class Writer:
         endpoint = outcome.endpoint
         return (
             outcome.index,
-            outcome.status,
+            outcome.status._value_,
             self.version if endpoint is None else self._versions.get(endpoint, self.version),
             None if endpoint is None else self._lane(endpoint, outcome.model or ""),
             outcome.attempts,
