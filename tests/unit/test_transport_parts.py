@@ -26,7 +26,6 @@ from rowmill.transport.pool import MOST_DIALLING, Pool, PoolLimits
 from rowmill.transport.proxies import goes_through_a_proxy
 from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
-
 TURNS = 10  # of the loop, enough for whatever is under way
 
 

@@ -177,6 +177,7 @@ class Lane:
         if self.sending > self.peak_in_flight:
             self.peak_in_flight = self.sending
         state.sent_at_s = self._clock.now()
+        state.sent_at = self._clock.wall()
 
     def has_sent(self, state: RowState, raw: RawReply | Failure | None) -> None:
         """What came back, None where the request was dropped in flight."""

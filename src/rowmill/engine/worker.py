@@ -80,45 +80,61 @@ async def work(lane: Lane, desk: Desk) -> None:
 
 async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Move | Done | None:
     """One request of one row, from its template to the decision what comes next; None where it stays pending."""
-    rules = desk.rules
-    unread, state.unread = state.unread, None
-    if unread is None and state.request is None:
-        early = _prepare(state, rules)
+    if state.unread is not None:
+        return _read_stored(lane, desk, state, state.unread)
+    if state.request is None:
+        early = _prepare(state, desk.rules)
         if early is not None:
             return early
-    if unread is None:
-        if desk.purse.budget is not None:
-            state.reserved_usd = _worst_usd(lane, state)
-            if not await desk.purse.admit(state.reserved_usd):
-                return None
-        if not (lane.may_send_now(state) or await lane.may_send(state)):
-            desk.purse.give_back(state.reserved_usd)
-            return Wait(0.0, BLOCKED)
-    state.sent_at = desk.clock.wall()
-    raw = unread if unread is not None else await _send(lane, desk, state)
-    seen, reply = _read(lane, desk, state, raw, is_new=unread is None)
+    if desk.purse.budget is not None:
+        state.reserved_usd = _worst_usd(lane, state)
+        if not await desk.purse.admit(state.reserved_usd):
+            return None
+    if not (lane.may_send_now(state) or await lane.may_send(state)):
+        desk.purse.give_back(state.reserved_usd)
+        return Wait(0.0, BLOCKED)
+    assert state.request is not None
+    timeout_s, left_s = lane.config.timeout_s, desk.rules.retry.row_timeout_s - state.busy_s
+    if left_s < timeout_s:
+        timeout_s = max(left_s, 0.001)
+    raw: RawReply | Failure | None = None
+    lane.sends(state)
+    try:
+        raw = await lane.provider.send(state.request, timeout_s)
+    finally:
+        lane.has_sent(state, raw)
+        if raw is None:  # dropped in flight: it may be billed
+            _settle(lane, desk, state, None)
+    state.busy_s += desk.clock.now() - state.sent_at_s
+    return _judged(lane, desk, state, raw)
+
+
+def _judged(lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure) -> Wait | Move | Done:
+    """Reads and logs what a send has brought and decides what comes next."""
+    seen, reply = _read_new(lane, desk, state, raw)
     if reply is not None:
         state.latency_s = raw.latency_s
     if type(seen) is Answer:
-        if unread is None:
-            state.requests += 1
-            lane.succeeded(state)
-        return next_step(state, seen, rules.retry, charged=True, random=desk.clock.random)
+        state.requests += 1
+        lane.succeeded(state)
+        return next_step(state, seen, desk.rules.retry, charged=True, random=desk.clock.random)
     assert isinstance(seen, Failure)
-    after = _after_failure if unread is None else _after_stored
-    decision = after(lane, desk, state, seen)
-    if type(decision) is Wait and decision.repair and reply is not None:
-        return _ask_for_repair(state, rules, decision, reply)
-    return decision
+    return _or_repair(state, desk.rules, _after_failure(lane, desk, state, seen), reply)
 
 
-def _after_stored(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Move | Done:
-    """A reply of an earlier session has been read.  What only had to be read anew is never sent again."""
+def _read_stored(lane: Lane, desk: Desk, state: RowState, raw: RawReply) -> Wait | Move | Done:
+    """Reads a reply of an earlier session.  What only had to be read anew is never sent again."""
+    state.unread = None
+    seen, reply = _read(lane, desk, state, raw)
+    if reply is not None:
+        state.latency_s = raw.latency_s
     rules = _rules_now(lane, desk, state)
     if state.row.reread:
         rules = replace(rules, repair=0, attempts=1, cascade=frozenset())
-    state.attempts += 1
-    return next_step(state, failure, rules, charged=True, random=desk.clock.random)
+    if isinstance(seen, Failure):
+        state.attempts += 1
+    decision = next_step(state, seen, rules, charged=True, random=desk.clock.random)
+    return _or_repair(state, desk.rules, decision, reply)
 
 
 def _rules_now(lane: Lane, desk: Desk, state: RowState) -> RetryRules:
@@ -127,17 +143,21 @@ def _rules_now(lane: Lane, desk: Desk, state: RowState) -> RetryRules:
     return replace(rules, cascade=frozenset()) if rules.cascade and not lane.has_next(state) else rules
 
 
-def _ask_for_repair(state: RowState, rules: RowRules, wait: Wait, reply: Reply) -> Wait | Done:
-    """Puts the request for the repair in the row's place: its own messages, the bad reply and the fault."""
+def _or_repair(
+    state: RowState, rules: RowRules, decision: Wait | Move | Done, reply: Reply | None
+) -> Wait | Move | Done:
+    """Where a repair is to come, puts its request in the row's place: its own messages, the bad reply and the fault."""
+    if type(decision) is not Wait or not decision.repair or reply is None:
+        return decision
     early = _prepare(state, rules)
     if early is not None:
         return early
     assert state.request is not None
-    messages = repair_messages(state.request.messages, reply_text(reply), wait.why.message)
+    messages = repair_messages(state.request.messages, reply_text(reply), decision.why.message)
     state.request = state.request.replaced(messages=messages)
     state.need = None
     state.repairs += 1
-    return wait
+    return decision
 
 
 def _prepare(state: RowState, rules: RowRules) -> Done | None:
@@ -158,23 +178,6 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
     return None
 
 
-async def _send(lane: Lane, desk: Desk, state: RowState) -> RawReply | Failure:
-    assert state.request is not None
-    timeout_s, left_s = lane.config.timeout_s, desk.rules.retry.row_timeout_s - state.busy_s
-    if left_s < timeout_s:
-        timeout_s = max(left_s, 0.001)
-    raw: RawReply | Failure | None = None
-    lane.sends(state)
-    try:
-        raw = await lane.provider.send(state.request, timeout_s)
-    finally:
-        lane.has_sent(state, raw)
-        if raw is None:  # dropped in flight: it may be billed
-            _settle(lane, desk, state, None)
-    state.busy_s += desk.clock.now() - state.sent_at_s
-    return raw
-
-
 def _worst_usd(lane: Lane, state: RowState) -> float:
     worst_usd, request = lane.config.worst_usd, state.request
     return 0.0 if worst_usd is None or request is None else worst_usd(request)
@@ -189,30 +192,33 @@ def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> 
     desk.purse.settle(state.reserved_usd, cost_usd)
 
 
-def _read(
-    lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure, *, is_new: bool
+def _read_new(
+    lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure
 ) -> tuple[Answer | Failure, Reply | None]:
     """Reads what came and logs it.  Invariant: a raw reply reaches the store even if reading it raises."""
     seen: Answer | Failure | None = None
     reply: Reply | None = None
     try:
-        if isinstance(raw, Failure):
-            seen = raw
+        if type(raw) is RawReply:
+            seen, reply = _read(lane, desk, state, raw)
         else:
-            read = lane.provider.read(raw)
-            if type(read) is Reply:
-                reply = read
-                state.model = reply.model
-                seen = read_answer(reply, desk.rules.schema, desk.rules.parse)
-            else:
-                assert isinstance(read, Failure)
-                seen = read
+            assert isinstance(raw, Failure)
+            seen = raw
+        return seen, reply
     finally:
-        if is_new:
-            cost_usd = _count(lane, state, raw, reply, seen if isinstance(seen, Failure) else None)
-            _settle(lane, desk, state, cost_usd)
-            desk.store.save_attempt(_attempt(lane, state, raw, seen, reply, cost_usd))
-    return seen, reply
+        failure = seen if isinstance(seen, Failure) else None
+        cost_usd = _count(lane, state, raw, reply, failure)
+        _settle(lane, desk, state, cost_usd)
+        desk.store.save_attempt(_attempt(lane, state, raw, failure, reply, cost_usd, is_read=seen is not None))
+
+
+def _read(lane: Lane, desk: Desk, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
+    read = lane.provider.read(raw)
+    if type(read) is not Reply:
+        assert isinstance(read, Failure)
+        return read, None
+    state.model = read.model
+    return read_answer(read, desk.rules.schema, desk.rules.parse), read
 
 
 def _count(
@@ -261,23 +267,25 @@ def _attempt(
     lane: Lane,
     state: RowState,
     raw: RawReply | Failure,
-    seen: Answer | Failure | None,
+    failure: Failure | None,
     reply: Reply | None,
     cost_usd: float | None,
+    *,
+    is_read: bool,
 ) -> Attempt:
-    failure = seen if isinstance(seen, Failure) else None
+    status: int | None = None
     body: bytes | None = None
-    if isinstance(raw, RawReply):
-        body = raw.body if reply is not None or seen is None or raw.status < 300 else raw.body[:EXCERPT_BYTES]
-    kind = UNREAD if seen is None else failure.kind.value if failure is not None else None
+    if type(raw) is RawReply:
+        status = raw.status
+        body = raw.body if reply is not None or not is_read or status < 300 else raw.body[:EXCERPT_BYTES]
     usage = reply.usage if reply is not None else NO_USAGE
     return Attempt(
         state.row.index,
         lane.config.name,
         state.sent_at,
         raw.latency_s,
-        kind,
-        raw.status if isinstance(raw, RawReply) else None,
+        failure.kind.value if failure is not None else None if is_read else UNREAD,
+        status,
         body,
         failure.message if failure is not None else None,
         reply.request_id if reply is not None else _request_id(raw),

@@ -18,6 +18,8 @@ FORMAT = 1
 APPLICATION_ID = 0x524F574D  # "ROWM"
 CHECKED_BYTES = 1 << 30
 
+_null = dict[None, None]().get
+
 
 def create(path: Path) -> None:
     """Makes an empty run file, readable by its owner alone (0600)."""
@@ -63,7 +65,7 @@ def writer(path: Path) -> sqlite3.Connection:
     """The one connection that writes.  Every commit is fsynced; temporary tables live on disk."""
     # Without adapters sqlite3 looks for methods of every None and every bytes that is bound, and raises and catches
     # an AttributeError for each: half of what an insert of a row costs.
-    sqlite3.register_adapter(type(None), {}.get)
+    sqlite3.register_adapter(type(None), _null)
     sqlite3.register_adapter(bytes, bytes)
     return _opened(path, "journal_mode = WAL", "synchronous = FULL", "temp_store = FILE", "cache_size = -8192")
 
