@@ -314,3 +314,20 @@ def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(pat
     writer.snapshot = None
     writer.close("finished")
     assert answers(path) == [(text, f"answer to {text}") for text in texts]
+
+
+@pytest.mark.parametrize(("peak_in_flight", "most"), [(20, 1000), (2500, 2500)])
+def test_workers_wait_once_as_many_replies_are_uncommitted_as_were_in_flight(
+    path: Path, peak_in_flight: int, most: int
+) -> None:
+    writer = Writer(path, bytes)
+    asyncio.run(_begin(writer))  # that loop is closed, so nobody hears of commits: all stay uncommitted
+    counts = {"requests": 0, "input_tokens": 0, "output_tokens": 0, "latencies": {}, "snapshot": {}}
+    writer.snapshot = lambda: {"peak_in_flight": peak_in_flight, **counts}
+    writer.do(lambda connection: None)
+    for _ in range(most - 1):
+        writer.save_attempt(attempt(0, "reply"))
+    assert not writer.full()
+    writer.save_attempt(attempt(0, "reply"))
+    assert writer.full()
+    writer.close(None)

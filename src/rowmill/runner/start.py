@@ -29,7 +29,7 @@ from rowmill.runner.versions import decide, find_change
 from rowmill.sinks import translated
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
-from rowmill.store.writer import UNCOMMITTED_REPLIES, Writer
+from rowmill.store.writer import Writer, most_uncommitted
 
 SIGNAL_REASONS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
 EXIT_CODES: Mapping[StopReason, int] = {StopReason.INTERRUPTED: 130, StopReason.TERMINATED: 143}
@@ -211,7 +211,8 @@ class Start:
         sessions = reader.sessions()
         if sessions and sessions[-1].ended is None:
             pending = reader.row_total() - sum(reader.totals().counts.values())
-            most = min(sessions[-1].peak_in_flight + UNCOMMITTED_REPLIES, pending)
+            peak = sessions[-1].peak_in_flight
+            most = min(peak + most_uncommitted(peak), pending)
             if most:
                 self._tell(Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice"))
 

@@ -1,4 +1,4 @@
-"""The one thread that writes the run file: group commits, fsynced, at most 200 ms or 500 replies apart.
+"""The one thread that writes the run file: group commits, fsynced, 200 ms or 500 replies apart.
 
 It must not know what the records mean.  Everything before a commit's end can be lost to a kill, nothing after.
 """
@@ -27,7 +27,7 @@ from rowmill.store.packing import DICTIONARY_BYTES, Packer
 
 COMMIT_INTERVAL_S = 0.2
 COMMIT_REPLIES = 500
-UNCOMMITTED_REPLIES = 1000
+FEWEST_UNCOMMITTED = 1000
 
 INSERT_ATTEMPT = """
 INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
@@ -50,6 +50,14 @@ WHERE id = ?
 Task = Callable[[sqlite3.Connection], Any]
 
 
+def most_uncommitted(peak_in_flight: int) -> int:
+    """How many replies may wait for a commit before workers do: with thousands in flight they come in waves as large.
+
+    Invariant: `peak_in_flight` is committed, so the next session knows how much a kill may have lost.
+    """
+    return max(FEWEST_UNCOMMITTED, peak_in_flight)
+
+
 class Writer:
     """Queues records on the loop, writes them in its own thread; implements `ports.Store`.
 
@@ -69,6 +77,7 @@ class Writer:
         self._urgent = threading.Event()
         self._closing = False
         self._replies = 0
+        self._most_uncommitted = FEWEST_UNCOMMITTED
         self._error: Exception | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -101,7 +110,7 @@ class Writer:
             self._something.set()
 
     def full(self) -> bool:
-        return self._error is not None or self._replies >= UNCOMMITTED_REPLIES
+        return self._error is not None or self._replies >= self._most_uncommitted
 
     async def room(self) -> None:
         while self.full():
@@ -216,7 +225,9 @@ class Writer:
         if outcomes:
             self._insert(INSERT_ROW, ROW_VALUES, self._outcome_rows(outcomes), repeated=False)
         if self.snapshot is not None and self.session_id is not None:
-            self._write_session(self.snapshot())
+            shown = self.snapshot()
+            self._write_session(shown)
+            self._most_uncommitted = most_uncommitted(shown["peak_in_flight"])
         if outcomes and self._seal_stands:
             self.break_seal(self._connection)
         self._connection.execute("COMMIT")
