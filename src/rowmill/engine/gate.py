@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from rowmill.limits.headers import Announcements
+from rowmill.limits.headers import Announcements, announce_nothing
 from rowmill.limits.rate import Limits, RateLimiter, Reservation
 from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock
@@ -83,6 +83,8 @@ class RateGate:
 
     def heard(self, headers: Mapping[str, str]) -> None:
         """A reply came: adopts the limits that its headers announce, where the user stated none."""
+        if announce_nothing(headers):
+            return
         announced = self._announcements.changed(headers, self._clock.wall())
         if announced is not None:
             self._limiter.set_limits(self._stated.or_else(announced), self._clock.now())

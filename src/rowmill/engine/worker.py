@@ -68,10 +68,10 @@ async def work(lane: Lane, desk: Desk) -> None:
             return
         try:
             decision = await one_step(lane, desk, state)
-            if type(decision) is Wait:
-                lane.put_back(state, decision.delay_s)
-            elif type(decision) is Done:
+            if type(decision) is Done:
                 desk.finished(state, _outcome(lane, state, decision), decision.refusal)
+            elif type(decision) is Wait:
+                lane.put_back(state, decision.delay_s)
             elif type(decision) is Move:
                 lane.pass_on(state)
         finally:

@@ -36,7 +36,7 @@ MARKS = (
 )
 LONGEST_WINDOW_S = 61.0
 
-_MARKS = frozenset(MARKS)
+announce_nothing = frozenset(MARKS).isdisjoint
 
 _NUMBER = re.compile(r"\s*(\d{1,15})(?:\.\d*)?\s*")
 _WINDOW = re.compile(r";\s*w\s*=\s*(\d{1,9})")
@@ -112,8 +112,6 @@ class Announcements:
 
     def changed(self, headers: Mapping[str, str], now: float) -> Limits | None:
         """The limits that these headers announce, None where they are as before; see `announced`."""
-        if _MARKS.isdisjoint(headers):
-            return None
         seen = tuple(map(headers.get, MARKS))
         if seen == self._seen:
             return None
