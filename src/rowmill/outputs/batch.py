@@ -72,10 +72,16 @@ class Batch:
         for values, answer, outcome in rows:
             yield [*values, *map(answer.get, answer_names), *meta_of(outcome)]
 
+    @property
+    def is_regular(self) -> bool:
+        """Whether it is plain to see that every row has every input column."""
+        chunk = self.chunk
+        return isinstance(chunk, TableChunk) and tuple(chunk.columns) == self.columns.input and not chunk.faults
+
     def _input_rows(self) -> Iterator[Sequence[Any]]:
         names = self.columns.input
         chunk = self.chunk
-        if isinstance(chunk, TableChunk) and tuple(chunk.columns) == names and not chunk.faults:
+        if isinstance(chunk, TableChunk) and self.is_regular:
             return iter(chunk.rows)
         return ([record.get(name) for name in names] for record in chunk.records())
 

@@ -13,6 +13,16 @@ from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.settings import SinkSettings
 
 _encode_lines = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode_lines
+_ODD = (TypeError, ValueError, RecursionError)
+
+
+def _record_type(names: Sequence[str]) -> type[msgspec.Struct] | None:
+    """A Struct of these columns, made and written in half the time of a dict; None where a name needs escapes."""
+    fields = [f"column_{number}" for number in range(len(names))]
+    try:
+        return msgspec.defstruct("Record", fields, rename=dict(zip(fields, names, strict=True)), gc=False)
+    except ValueError:
+        return None
 
 
 class JsonLinesFile:
@@ -25,9 +35,18 @@ class JsonLinesFile:
         """Writes one line a record."""
         try:
             lines = _encode_lines(records)
-        except (TypeError, ValueError, RecursionError):
+        except _ODD:
             lines = b"".join(encode_json(record) + b"\n" for record in records)
         self._file.write(lines)
+
+    def append_alike(self, records: Sequence[msgspec.Struct]) -> bool:
+        """The same for Structs; False, with nothing written, where one holds what must be made fit for JSON first."""
+        try:
+            lines = _encode_lines(records)
+        except _ODD:
+            return False
+        self._file.write(lines)
+        return True
 
     def commit(self) -> None:
         """Makes the file appear under its name."""
@@ -43,9 +62,13 @@ class JsonlSink:
 
     def __init__(self, settings: SinkSettings) -> None:
         self._lines = JsonLinesFile(settings.path)
+        self._record = _record_type(settings.columns.names)
 
     def write(self, batch: Batch) -> None:
         """Appends the batch's rows."""
+        record = self._record
+        if record is not None and batch.is_regular and self._lines.append_alike([record(*row) for row in batch.rows()]):
+            return
         self._lines.append(list(batch.records()))
 
     def commit(self) -> None:

@@ -21,14 +21,14 @@ from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.packing import PACKED_WITH_DICTIONARY, Packer
 
+NOBODY = (None, None)  # endpoint and model of a row that none answered
 STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
 
 OUTCOMES = """
-SELECT r.id, coalesce(d.status, r.status), coalesce(d.answer, r.answer), coalesce(d.error, r.error), l.endpoint,
-       l.model, r.attempts, r.latency_s, r.input_tokens, r.output_tokens, r.cost_usd,
+SELECT r.id, coalesce(d.status, r.status), coalesce(d.answer, r.answer), coalesce(d.lane, r.lane),
+       coalesce(d.error, r.error), r.attempts, r.latency_s, r.input_tokens, r.output_tokens, r.cost_usd,
        coalesce(d.reasoning, r.reasoning), r.duplicate_of
 FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
-               LEFT JOIN lanes AS l ON l.id = coalesce(d.lane, r.lane)
 WHERE r.id BETWEEN ? AND ? AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0)
 """
 COUNTS = """
@@ -136,6 +136,7 @@ class RunFileReader:
         with connections.translated(path):
             self._packer = Packer(meta.dictionary(self._connection))
         self.lost_chunks = 0
+        self._lanes: dict[int | None, tuple[str | None, str | None]] = {None: NOBODY}
         self._totals: tuple[int, Totals] | None = None
 
     def close(self) -> None:
@@ -257,7 +258,7 @@ class RunFileReader:
             yield chunk, [by_index.get(index) for index in chunk.indices]
 
     def _outcome(self, row: tuple[Any, ...]) -> Outcome:
-        index, status, answer, *rest = row
+        index, status, answer, lane, said, *rest = row
         if answer is not None and not answer.startswith(b"{"):
             if self._packer.dictionary is None:  # it came after this reader was opened
                 self._packer = Packer(meta.dictionary(self._connection))
@@ -265,7 +266,13 @@ class RunFileReader:
                 answer = self._packer.unpack_answer(answer)
             except zstandard.ZstdError as error:
                 raise RunFileError(f"the answer of row {index} of the run file is damaged ({error})") from None
-        return Outcome(index, STATUSES[status], answer, *rest)
+        return Outcome(index, STATUSES[status], answer, said, *(self._lanes.get(lane) or self._lane(lane)), *rest)
+
+    def _lane(self, lane: int) -> tuple[str | None, str | None]:
+        """Endpoint and model of a lane that came after those known."""
+        for number, endpoint, model in self._connection.execute("SELECT id, endpoint, model FROM lanes"):
+            self._lanes[number] = (endpoint, model)
+        return self._lanes.setdefault(lane, NOBODY)
 
     def _id_after(self, after: int) -> int | None:
         """The id before the next readable chunk, found without reading the damaged one."""
