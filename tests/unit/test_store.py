@@ -18,7 +18,7 @@ from rowmill.records import Attempt, Outcome, Row, Status
 from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock
-from rowmill.store.packing import DICTIONARY_BYTES
+from rowmill.store.packing import SAMPLE_BYTES, Packer, dictionary_of
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
@@ -275,7 +275,7 @@ def test_secrets_are_taken_out_of_replies_answers_and_errors(path: Path) -> None
 
 def fill_dictionary(path: Path) -> int:
     """Answers so many rows that the dictionary of replies is learned; their number."""
-    rows = DICTIONARY_BYTES // 1000 + 4
+    rows = SAMPLE_BYTES // 1000 + 4
     session(path, chunks_of([f"{number} " + "word " * 200 for number in range(rows)]))
     return rows
 
@@ -301,7 +301,7 @@ def test_a_reader_opened_before_the_dictionary_was_learned_reads_packed_answers(
 
 
 def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(path: Path) -> None:
-    rows = DICTIONARY_BYTES // 1000 + 4
+    rows = SAMPLE_BYTES // 1000 + 4
     texts = [f"{number} " + "word " * 200 for number in range(rows)]
     session(path, chunks_of(texts), answer=0)
     writer = Writer(path, bytes)
@@ -331,3 +331,13 @@ def test_workers_wait_once_as_many_replies_are_uncommitted_as_were_in_flight(
     writer.save_attempt(attempt(0, "reply"))
     assert writer.full()
     writer.close(None)
+
+
+@pytest.mark.parametrize(
+    "samples", [[], [b"one reply"], [b"alike"] * 40, [b'{"id": %d}' % number for number in range(400)]]
+)
+def test_whatever_a_dictionary_is_made_of_what_it_packs_is_unpacked_again(samples: list[bytes]) -> None:
+    packer = Packer(dictionary_of(samples))
+    bodies = [b'{"id": 7, "text": "' + b"word " * 30 + b'"}', b"short", None]
+    packed = packer.pack_bodies(bodies)
+    assert [None if body is None else packer.unpack_body(how, body) for how, body in packed] == bodies

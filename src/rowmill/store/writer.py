@@ -23,7 +23,7 @@ from rowmill.errors import RowmillError
 from rowmill.records import Attempt, Outcome
 from rowmill.store import connection as connections
 from rowmill.store import meta
-from rowmill.store.packing import DICTIONARY_BYTES, Packer
+from rowmill.store.packing import DICTIONARY_BYTES, SAMPLE_BYTES, Packer, dictionary_of
 
 COMMIT_INTERVAL_S = 0.2
 COMMIT_REPLIES = 500
@@ -83,7 +83,8 @@ class Writer:
         self._waiters: list[asyncio.Future[None]] = []
         self._connection = connections.writer(path)
         self._packer = Packer(meta.dictionary(self._connection))
-        self._sampled = b""
+        self._samples: list[bytes] = []
+        self._sampled_bytes = 0
         self._lanes: dict[tuple[str, str], int] = {}
         self._versions: Mapping[str, int] = {}
         self.version = 0
@@ -295,11 +296,13 @@ class Writer:
         for attempt in attempts:
             if attempt.kind is not None or not attempt.body or len(attempt.body) > DICTIONARY_BYTES:
                 continue
-            if len(self._sampled) + len(attempt.body) > DICTIONARY_BYTES:
-                meta.put_dictionary(self._connection, self._sampled)
-                self._packer = Packer(self._sampled)
+            self._samples.append(self._redact(attempt.body))
+            self._sampled_bytes += len(attempt.body)
+            if self._sampled_bytes >= SAMPLE_BYTES:
+                dictionary = dictionary_of(self._samples)
+                meta.put_dictionary(self._connection, dictionary)
+                self._packer = Packer(dictionary)
                 return
-            self._sampled += self._redact(attempt.body)
 
     def _attempt_rows(self, attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:
         bodies = [None if attempt.body is None else self._redact(attempt.body) for attempt in attempts]
