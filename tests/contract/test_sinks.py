@@ -75,6 +75,17 @@ def test_rows_come_back_in_order_with_their_texts_unchanged(tmp_path: Path, form
     assert list(rows[0]) == list(COLUMNS.names)
 
 
+def test_json_lines_take_any_name_and_any_text(tmp_path: Path) -> None:
+    for number, name in enumerate(['say "it"', "back\\slash", "tab\t", "ok"]):
+        columns = OutputColumns((name,), (AnswerColumn("label", "string"),))
+        sink = create_sink(str(tmp_path / f"{number}"), OutputShape("jsonl"), columns, list)
+        sink.write(
+            Batch(TableChunk(range(2), (name,), [["whole"], ["half \ud83d"]]), [outcome(0), outcome(1)], columns)
+        )
+        sink.commit()
+        assert [row[name] for row in read(tmp_path / f"{number}", "jsonl")] == ["whole", "half ?"]
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_output_without_rows_is_valid(tmp_path: Path, format: str) -> None:
     path = tmp_path / "out"

@@ -221,6 +221,18 @@ def test_without_any_limit_everything_is_admitted_and_nothing_binds() -> None:
     assert limiter.snapshot(0.0) is None
 
 
+def test_what_nothing_limits_counts_as_much_as_what_was_settled_last() -> None:
+    limiter = RateLimiter()
+    limiter.settle(limiter.count(0.0), 100, 20, 0.0)
+    limiter.count(0.0)
+    limiter.set_limits(Limits(tokens_per_min=360), 0.0)
+    assert not limiter.is_unlimited
+    assert isinstance(limiter.try_reserve(Need(100, 20), 10.0), Reservation)
+    wait_s = limiter.try_reserve(Need(100, 20), 40.0)
+    assert isinstance(wait_s, float)  # 240 tokens were counted, and 120 reserved
+    assert 20.0 <= wait_s <= 22.0
+
+
 def test_a_server_that_refuses_all_from_the_start_teaches_nothing() -> None:
     limiter = RateLimiter()
     for n in range(20):

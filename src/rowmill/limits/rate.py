@@ -114,6 +114,7 @@ class RateLimiter:
         self._head = None
         for place, schedule in self._limiting:
             schedule.take(amounts[place], now)
+        self._usual = amounts
         return Reservation(amounts, now, window.add(amounts))
 
     @property
@@ -122,7 +123,7 @@ class RateLimiter:
         return not self._limiting
 
     def count(self, now: float) -> Reservation:
-        """Admits one request where nothing limits; until it is settled it stands at what the last one took."""
+        """Admits one request where nothing limits; until it is settled it stands at what the last one took, or was to take."""
         window = self._window
         window.advance(now)
         return Reservation(self._usual, now, window.add(self._usual))
