@@ -166,7 +166,7 @@ class Prompt:
 
     def request(self, row: Row, params: Mapping[str, object]) -> Request:
         """What is asked about `row`.  Raises TemplateFault."""
-        return Request(tuple([Message(template.role, template.render(row)) for template in self.templates]), params)
+        return Request(self.render(row), params)
 
     def is_blank(self, row: Row) -> bool:
         """Whether every column that the templates use is null or blank (and there is one)."""
