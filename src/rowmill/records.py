@@ -187,7 +187,8 @@ class Attempt(Record, frozen=True):
     """One request as the run file logs it; append only.  `sent_at` is Unix time.
 
     `body` is the raw reply (of an error an excerpt), None where there was none; the store takes secrets out of it.
-    `cost_usd` is None where it is unknown, 0 where nothing was billed.
+    `cost_usd` is None where it is unknown, 0 where nothing was billed.  `is_first`: as far as is known nothing was sent
+    for the row before.
     """
 
     index: int
@@ -202,6 +203,7 @@ class Attempt(Record, frozen=True):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None = None
+    is_first: bool = False
 
 
 class LastAttempt(Record, frozen=True):

@@ -68,7 +68,7 @@ class RowState(msgspec.Struct, eq=False, gc=False):
     `lane_failures` counts sends that ended in what looked like the lane's trouble, `oks_before` the lane's
     successes at the last of them, `oks_at_start` at its first send; `suspect` says that the row itself was the
     trouble once.  `repairs` counts the repairs asked for: each was charged one of `attempts` and gives it back.
-    `held` is what the next send has reserved of the quota, by `need`.
+    `held` is what the next send has reserved of the quota, by `need`.  `is_new`: nothing was ever sent for the row.
 
     With several endpoints, by their place in the job: `home` is the one the row is meant for (None: whoever is
     free), `passed` those that have had their say, `attempts_at` what it used up where it is not now.
@@ -88,6 +88,7 @@ class RowState(msgspec.Struct, eq=False, gc=False):
     oks_before: int = 0
     oks_at_start: int = 0
     suspect: bool = False
+    is_new: bool = True
     busy_s: float = 0.0
     send_number: int = 0
     sent_at_s: float = 0.0
@@ -111,6 +112,7 @@ def first_state(row: Row, home: int | None = None) -> RowState:
         state.lane_failures = row.lane_failures
         state.suspect = True
     if row.spent is not None:
+        state.is_new = False
         state.requests = row.spent.requests
         state.input_tokens = row.spent.input_tokens
         state.output_tokens = row.spent.output_tokens

@@ -341,3 +341,22 @@ def test_whatever_a_dictionary_is_made_of_what_it_packs_is_unpacked_again(sample
     bodies = [b'{"id": 7, "text": "' + b"word " * 30 + b'"}', b"short", None]
     packed = packer.pack_bodies(bodies)
     assert [None if body is None else packer.unpack_body(how, body) for how, body in packed] == bodies
+
+
+def test_attempts_that_were_not_the_first_after_all_are_added_behind_those_before(path: Path) -> None:
+    session(path, chunks_of(list("abc")), answer=0)
+    for number in range(3):
+        writer = Writer(path, bytes)
+        asyncio.run(_begin(writer))
+        for index in range(number, 3):
+            writer.save_attempt(attempt(index, f"reply {number}").replaced(is_first=True))
+        writer.save_attempt(attempt(2, f"again {number}"))
+        writer.close("finished")
+    reader = RunFileReader(path)
+    stored = [[one["reply"] for one in reader.attempts(index)] for index in range(3)]
+    reader.close()
+    assert stored == [
+        ["reply 0"],
+        ["reply 0", "reply 1"],
+        ["reply 0", "again 0", "reply 1", "again 1", "reply 2", "again 2"],
+    ]

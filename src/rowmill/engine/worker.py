@@ -210,6 +210,7 @@ def _read_new(
         cost_usd = _count(lane, state, raw, reply, failure)
         _settle(lane, desk, state, cost_usd)
         desk.store.save_attempt(_attempt(lane, state, raw, failure, reply, cost_usd, is_read=seen is not None))
+        state.is_new = False
 
 
 def _read(lane: Lane, desk: Desk, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
@@ -292,6 +293,7 @@ def _attempt(
         usage.input_tokens,
         usage.output_tokens,
         cost_usd,
+        state.is_new,
     )
 
 

@@ -123,7 +123,7 @@ class RateLimiter:
         return not self._limiting
 
     def count(self, now: float) -> Reservation:
-        """Admits one request where nothing limits; until it is settled it stands at what the last one took, or was to take."""
+        """Admits one request where nothing limits; until it is settled it stands at what the last one took."""
         window = self._window
         window.advance(now)
         return Reservation(self._usual, now, window.add(self._usual))

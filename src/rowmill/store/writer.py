@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import chain
 from operator import itemgetter
@@ -33,8 +33,9 @@ INSERT_ATTEMPT = """
 INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
                       input_tokens, output_tokens, cost_usd)
 VALUES """
-ATTEMPT_VALUES = """(coalesce((SELECT max(id) FROM attempts WHERE id > ? AND id < ?), ?) + 1,
-                     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+FIRST_VALUES = "(? + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+NEXT_VALUES = """(coalesce((SELECT max(id) FROM attempts WHERE id > ? AND id < ?), ?) + 1,
+                  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_ROW = """
 INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error, latency_s, input_tokens,
                              output_tokens, cost_usd, reasoning, duplicate_of)
@@ -48,6 +49,7 @@ WHERE id = ?
 """
 
 Task = Callable[[sqlite3.Connection], Any]
+Row = tuple[Any, ...]  # of a table
 
 
 def most_uncommitted(peak_in_flight: int) -> int:
@@ -221,10 +223,10 @@ class Writer:
             done.append((future, _attempted(task, self._connection)))
         if attempts:
             self._learn_dictionary(attempts)
-            repeated = len({attempt.index for attempt in attempts}) < len(attempts)
-            self._insert(INSERT_ATTEMPT, ATTEMPT_VALUES, self._attempt_rows(attempts), repeated)
+            self._insert_attempts(attempts, self._attempt_rows(attempts))
         if outcomes:
-            self._insert(INSERT_ROW, ROW_VALUES, self._outcome_rows(outcomes), repeated=False)
+            for part in _parts(self._outcome_rows(outcomes)):
+                self._insert(INSERT_ROW, ROW_VALUES, part)
         if self.snapshot is not None and self.session_id is not None:
             shown = self.snapshot()
             self._write_session(shown)
@@ -233,19 +235,25 @@ class Writer:
             self.break_seal(self._connection)
         self._connection.execute("COMMIT")
 
-    def _insert(self, head: str, values: str, rows: list[tuple[Any, ...]], repeated: bool) -> None:
-        """Inserts many rows by one statement, so that the interpreter's lock changes hands once, not once a row.
+    def _insert_attempts(self, attempts: Sequence[Attempt], rows: Sequence[Row]) -> None:
+        """A row's first attempt has a known id; where that is taken, and for others, the next one is looked up."""
+        firsts: list[Row] = []
+        later: list[Row] = []
+        for attempt, row in zip(attempts, rows, strict=True):
+            (firsts if attempt.is_first else later).append(row)
+        for part in _parts(firsts):
+            try:
+                self._insert(INSERT_ATTEMPT, FIRST_VALUES, part)
+            except sqlite3.IntegrityError:  # undone as a whole; a row that is asked for anew has attempts already
+                later = [*part, *later]
+        # Rows of one statement do not see each other, so attempts of one row go one by one.
+        repeated = len({row[0] for row in later}) < len(later)
+        for part in _parts([(row[0], row[0] + 65536, *row) for row in later], 1 if repeated else STATEMENT_ROWS):
+            self._insert(INSERT_ATTEMPT, NEXT_VALUES, part)
 
-        In the order of their ids, or pages are split all over and stay half empty.  Invariant: rows of one statement
-        do not see each other, so attempts of one row go one by one.
-        """
-        rows.sort(key=itemgetter(0))
-        size = 1 if repeated else STATEMENT_ROWS
-        whole = len(rows) // size * size if size > 1 else 0
-        many = head + ", ".join([values] * size)
-        for start in range(0, whole, size):
-            self._connection.execute(many, list(chain.from_iterable(rows[start : start + size])))
-        self._connection.executemany(head + values, rows[whole:])
+    def _insert(self, head: str, values: str, rows: Sequence[Row]) -> None:
+        """Inserts rows by one statement, so that the interpreter's lock changes hands once, not once a row."""
+        self._connection.execute(head + ", ".join([values] * len(rows)), list(chain.from_iterable(rows)))
 
     def break_seal(self, connection: sqlite3.Connection) -> None:
         """The output no longer shows what is stored; part of every task that changes rows or input."""
@@ -304,18 +312,15 @@ class Writer:
                 self._packer = Packer(dictionary)
                 return
 
-    def _attempt_rows(self, attempts: Sequence[Attempt]) -> list[tuple[Any, ...]]:
+    def _attempt_rows(self, attempts: Sequence[Attempt]) -> Sequence[Row]:
         bodies = [None if attempt.body is None else self._redact(attempt.body) for attempt in attempts]
         packed = self._packer.pack_bodies(bodies)
         return [self._attempt_values(attempt, *body) for attempt, body in zip(attempts, packed, strict=True)]
 
-    def _attempt_values(self, attempt: Attempt, packed: int, body: bytes | None) -> tuple[Any, ...]:
+    def _attempt_values(self, attempt: Attempt, packed: int, body: bytes | None) -> Row:
         error = attempt.error
-        first = attempt.index << 16
         return (
-            first,
-            first + 65536,
-            first,
+            attempt.index << 16,
             self._lane(attempt.endpoint, ""),
             attempt.sent_at,
             attempt.latency_s,
@@ -330,12 +335,12 @@ class Writer:
             attempt.cost_usd,
         )
 
-    def _outcome_rows(self, outcomes: Sequence[Outcome]) -> list[tuple[Any, ...]]:
+    def _outcome_rows(self, outcomes: Sequence[Outcome]) -> Sequence[Row]:
         answers = [None if outcome.answer is None else self._redact(outcome.answer) for outcome in outcomes]
         packed = self._packer.pack_answers(answers)
         return [self._row_values(outcome, answer) for outcome, answer in zip(outcomes, packed, strict=True)]
 
-    def _row_values(self, outcome: Outcome, answer: bytes | None) -> tuple[Any, ...]:
+    def _row_values(self, outcome: Outcome, answer: bytes | None) -> Row:
         endpoint = outcome.endpoint
         return (
             outcome.index,
@@ -365,6 +370,12 @@ class Writer:
             ).fetchone()
             self._lanes[endpoint, model] = known
         return int(known)
+
+
+def _parts(rows: Sequence[Row], size: int = STATEMENT_ROWS) -> Iterator[Sequence[Row]]:
+    """At most `size` rows at a time, in the order of their ids, or pages are split all over and stay half empty."""
+    ordered = sorted(rows, key=itemgetter(0))
+    return (ordered[start : start + size] for start in range(0, len(ordered), size))
 
 
 def _attempted(task: Task, connection: sqlite3.Connection) -> Any:
