@@ -41,7 +41,7 @@ INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error,
                              output_tokens, cost_usd, reasoning, duplicate_of)
 VALUES """
 ROW_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-STATEMENT_ROWS = 100
+STATEMENT_ROWS = (256, 64, 16, 4, 1)  # few sizes, so that sqlite3 keeps their statements compiled
 UPDATE_SESSION = """
 UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
                     cost_usd = ?, unknown_costs = ?, unconfirmed_usd = ?, latencies = ?, snapshot = ?
@@ -248,7 +248,7 @@ class Writer:
                 later = [*part, *later]
         # Rows of one statement do not see each other, so attempts of one row go one by one.
         repeated = len({row[0] for row in later}) < len(later)
-        for part in _parts([(row[0], row[0] + 65536, *row) for row in later], 1 if repeated else STATEMENT_ROWS):
+        for part in _parts([(row[0], row[0] + 65536, *row) for row in later], (1,) if repeated else STATEMENT_ROWS):
             self._insert(INSERT_ATTEMPT, NEXT_VALUES, part)
 
     def _insert(self, head: str, values: str, rows: Sequence[Row]) -> None:
@@ -372,10 +372,14 @@ class Writer:
         return int(known)
 
 
-def _parts(rows: Sequence[Row], size: int = STATEMENT_ROWS) -> Iterator[Sequence[Row]]:
-    """At most `size` rows at a time, in the order of their ids, or pages are split all over and stay half empty."""
+def _parts(rows: Sequence[Row], sizes: Sequence[int] = STATEMENT_ROWS) -> Iterator[Sequence[Row]]:
+    """Parts of these sizes (falling, to 1), in the order of ids, or pages are split all over and stay half empty."""
     ordered = sorted(rows, key=itemgetter(0))
-    return (ordered[start : start + size] for start in range(0, len(ordered), size))
+    start = 0
+    for size in sizes:
+        while len(ordered) - start >= size:
+            yield ordered[start : start + size]
+            start += size
 
 
 def _attempted(task: Task, connection: sqlite3.Connection) -> Any:
