@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -26,12 +27,14 @@ def open_transport(
 
     `max_connections` None is no limit.  Raises JobError for a bad `ca_file`.
     """
+    from rowmill.transport.lasting import import_for_good
     from rowmill.transport.places import place_of
     from rowmill.transport.proxies import goes_through_a_proxy
 
     name = "pyreqwest" if goes_through_a_proxy(place_of(url), environment) else "direct"
     module, _, kind = TABLE[name].partition(":")
-    opened: Transport = getattr(import_module(module), kind)(
+    load = import_for_good if name == "pyreqwest" and module not in sys.modules else import_module
+    opened: Transport = getattr(load(module), kind)(
         connect_timeout_s=connect_timeout_s,
         ca_file=ca_file,
         max_connections=max_connections,
