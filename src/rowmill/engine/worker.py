@@ -209,7 +209,7 @@ def _read_new(
         failure = seen if isinstance(seen, Failure) else None
         cost_usd = _count(lane, state, raw, reply, failure)
         _settle(lane, desk, state, cost_usd)
-        desk.store.save_attempt(_attempt(lane, state, raw, failure, reply, cost_usd, is_read=seen is not None))
+        desk.store.save_attempt(_attempt(lane, state, raw, failure, reply, cost_usd))
         state.is_new = False
 
 
@@ -271,9 +271,8 @@ def _attempt(
     failure: Failure | None,
     reply: Reply | None,
     cost_usd: float | None,
-    *,
-    is_read: bool,
 ) -> Attempt:
+    is_read = reply is not None or failure is not None
     status: int | None = None
     body: bytes | None = None
     if type(raw) is RawReply:

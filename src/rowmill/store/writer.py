@@ -12,10 +12,8 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +21,13 @@ from rowmill.errors import RowmillError
 from rowmill.records import Attempt, Outcome
 from rowmill.store import connection as connections
 from rowmill.store import meta
+from rowmill.store.inserts import Row, insert_attempts, insert_outcomes
 from rowmill.store.packing import DICTIONARY_BYTES, SAMPLE_BYTES, Packer, dictionary_of
 
 COMMIT_INTERVAL_S = 0.2
 COMMIT_REPLIES = 500
 FEWEST_UNCOMMITTED = 1000
 
-INSERT_ATTEMPT = """
-INSERT INTO attempts (id, lane, sent_at, latency_s, kind, status_code, packed, body, error, request_id,
-                      input_tokens, output_tokens, cost_usd)
-VALUES """
-FIRST_VALUES = "(? + 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-NEXT_VALUES = """(coalesce((SELECT max(id) FROM attempts WHERE id > ? AND id < ?), ?) + 1,
-                  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-INSERT_ROW = """
-INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error, latency_s, input_tokens,
-                             output_tokens, cost_usd, reasoning, duplicate_of)
-VALUES """
-ROW_VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-STATEMENT_ROWS = (256, 64, 16, 4, 1)  # few sizes, so that sqlite3 keeps their statements compiled
 UPDATE_SESSION = """
 UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
                     cost_usd = ?, unknown_costs = ?, unconfirmed_usd = ?, latencies = ?, snapshot = ?
@@ -49,7 +35,6 @@ WHERE id = ?
 """
 
 Task = Callable[[sqlite3.Connection], Any]
-Row = tuple[Any, ...]  # of a table
 
 
 def most_uncommitted(peak_in_flight: int) -> int:
@@ -223,10 +208,10 @@ class Writer:
             done.append((future, _attempted(task, self._connection)))
         if attempts:
             self._learn_dictionary(attempts)
-            self._insert_attempts(attempts, self._attempt_rows(attempts))
+            rows = self._attempt_rows(attempts)
+            insert_attempts(self._connection, rows, [attempt.is_first for attempt in attempts])
         if outcomes:
-            for part in _parts(self._outcome_rows(outcomes)):
-                self._insert(INSERT_ROW, ROW_VALUES, part)
+            insert_outcomes(self._connection, self._outcome_rows(outcomes))
         if self.snapshot is not None and self.session_id is not None:
             shown = self.snapshot()
             self._write_session(shown)
@@ -234,26 +219,6 @@ class Writer:
         if outcomes and self._seal_stands:
             self.break_seal(self._connection)
         self._connection.execute("COMMIT")
-
-    def _insert_attempts(self, attempts: Sequence[Attempt], rows: Sequence[Row]) -> None:
-        """A row's first attempt has a known id; where that is taken, and for others, the next one is looked up."""
-        firsts: list[Row] = []
-        later: list[Row] = []
-        for attempt, row in zip(attempts, rows, strict=True):
-            (firsts if attempt.is_first else later).append(row)
-        for part in _parts(firsts):
-            try:
-                self._insert(INSERT_ATTEMPT, FIRST_VALUES, part)
-            except sqlite3.IntegrityError:  # undone as a whole; a row that is asked for anew has attempts already
-                later = [*part, *later]
-        # Rows of one statement do not see each other, so attempts of one row go one by one.
-        repeated = len({row[0] for row in later}) < len(later)
-        for part in _parts([(row[0], row[0] + 65536, *row) for row in later], (1,) if repeated else STATEMENT_ROWS):
-            self._insert(INSERT_ATTEMPT, NEXT_VALUES, part)
-
-    def _insert(self, head: str, values: str, rows: Sequence[Row]) -> None:
-        """Inserts rows by one statement, so that the interpreter's lock changes hands once, not once a row."""
-        self._connection.execute(head + ", ".join([values] * len(rows)), list(chain.from_iterable(rows)))
 
     def break_seal(self, connection: sqlite3.Connection) -> None:
         """The output no longer shows what is stored; part of every task that changes rows or input."""
@@ -370,16 +335,6 @@ class Writer:
             ).fetchone()
             self._lanes[endpoint, model] = known
         return int(known)
-
-
-def _parts(rows: Sequence[Row], sizes: Sequence[int] = STATEMENT_ROWS) -> Iterator[Sequence[Row]]:
-    """Parts of these sizes (falling, to 1), in the order of ids, or pages are split all over and stay half empty."""
-    ordered = sorted(rows, key=itemgetter(0))
-    start = 0
-    for size in sizes:
-        while len(ordered) - start >= size:
-            yield ordered[start : start + size]
-            start += size
 
 
 def _attempted(task: Task, connection: sqlite3.Connection) -> Any:
