@@ -223,9 +223,19 @@ def test_what_one_turn_of_the_loop_has_to_send_leaves_together() -> None:
     assert happened == ["first was put", "second was put", "first left", "second left", "third left"]
 
 
-def test_a_request_whose_connection_is_lost_before_it_left_goes_to_another() -> None:
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda connection: connection.connection_lost(None),
+        lambda connection: connection.eof_received(),
+        lambda connection: connection.data_received(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n"),
+    ],
+    ids=["lost", "closed", "timed out by the server"],
+)
+def test_a_request_whose_connection_is_lost_before_it_left_goes_to_another(lose: Callable[[Connection], None]) -> None:
     class Wire:
-        def __init__(self) -> None:
+        def __init__(self, connection: Connection) -> None:
+            self.connection = connection
             self.written = b""
 
         def write(self, data: bytes) -> None:
@@ -234,37 +244,39 @@ def test_a_request_whose_connection_is_lost_before_it_left_goes_to_another() -> 
         def get_extra_info(self, name: str) -> None:
             return None
 
-        def abort(self) -> None: ...
+        def abort(self) -> None:
+            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
 
     class Dialler:
         async def dial(self, make: Callable[[], Connection]) -> Connection:
-            connection, wire = make(), Wire()
-            connection.connection_made(cast("asyncio.Transport", wire))
-            opened.append((connection, wire))
-            return connection
+            wire = Wire(make())
+            opened.append(wire)
+            wire.connection.connection_made(cast("asyncio.Transport", wire))
+            return wire.connection
 
         async def close(self) -> None: ...
 
-    opened: list[tuple[Connection, Wire]] = []
+    opened: list[Wire] = []
 
-    async def run() -> None:
+    async def turns() -> None:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    async def run() -> bool:
         loop = asyncio.get_running_loop()
         limits = PoolLimits(10.0, None, 1000, 30.0)
         pool = Pool(cast("Dialer", Dialler()), limits, HeaderNames(), Outbox(loop), loop)
         ending: asyncio.Future[RawReply | Failure] = loop.create_future()
         pool.submit(Exchange(b"POST / HTTP/1.1\r\ncontent-length: ", b"{}", "x:1", 5.0, ending))
-        for _ in range(TURNS):
-            if not opened:
-                await asyncio.sleep(0)
-        opened[0][0].connection_lost(None)
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        assert not ending.done()
-        for connection, _ in opened:
-            connection.connection_lost(None)
+        await asyncio.sleep(0)
+        lose(opened[0].connection)
+        await turns()
+        has_ended = ending.done()
+        await pool.close()
+        return has_ended
 
-    asyncio.run(run())
-    assert [wire.written for _, wire in opened] == [b"", b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"]
+    assert asyncio.run(run()) is False
+    assert [wire.written for wire in opened] == [b"", b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}"]
 
 
 def test_names_of_headers_are_remembered_up_to_a_bound() -> None:

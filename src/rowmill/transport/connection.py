@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         exchange = self._exchange
-        if exchange is None:
+        if exchange is None or self._outgoing:  # it answers nothing that was sent
             self.close()
             return
         self._read_bytes += len(data)
@@ -193,7 +193,8 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self._write_on()
+        if not self._outgoing:
+            self._write_on()
 
     # --- called by the parser ---
 
