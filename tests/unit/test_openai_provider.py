@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rowmill.answers import compile_schema
 from rowmill.errors import FailureKind
 from rowmill.providers.credentials import Credentials
-from rowmill.providers.openai import OpenAIProvider, read_completion
+from rowmill.providers.openai import OpenAIProvider, read_completion, read_usage
 from rowmill.providers.presets import resolve
 from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
 
@@ -183,6 +183,28 @@ def test_odd_usage_is_unknown_and_never_zero(usage: object, expected: Usage) -> 
     found = read(message(content="x") | {"usage": usage})
     assert isinstance(found, Reply)
     assert found.usage == expected
+
+
+COUNTS = st.sampled_from([0, 5, 5.0, 2.5, -1, None, True, "7", 10**13])
+DETAILS = st.sampled_from(["cached_tokens", "cache_write_tokens", "reasoning_tokens", "audio_tokens"])
+USAGES = st.dictionaries(
+    st.sampled_from(["prompt_tokens", "completion_tokens", "prompt_cache_hit_tokens", "cached_tokens", "total_tokens"]),
+    COUNTS,
+)
+
+
+@given(
+    USAGES,
+    st.none() | st.dictionaries(DETAILS, COUNTS) | st.just("odd"),
+    st.none() | st.dictionaries(DETAILS, COUNTS) | st.just([1]),
+)
+def test_usage_is_read_alike_whether_it_has_the_usual_types_or_not(
+    usage: dict[str, object], of_input: object, of_output: object
+) -> None:
+    told = {**usage, "prompt_tokens_details": of_input, "completion_tokens_details": of_output}
+    found = read(message(content="x") | {"usage": told})
+    assert isinstance(found, Reply)
+    assert found.usage == read_usage(told)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from rowmill.failures import classify, unreadable
 from rowmill.providers.asking import instructed, instruction
@@ -128,23 +129,63 @@ class _Choice(msgspec.Struct):
     finish_reason: Any = None
 
 
+_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=10**12)] | None  # as `as_count` has it
+
+
+class _OfInput(msgspec.Struct):
+    cached_tokens: _Tokens | UnsetType = UNSET
+    cache_write_tokens: _Tokens = None
+
+
+class _OfOutput(msgspec.Struct):
+    reasoning_tokens: _Tokens = None
+
+
+class _Told(msgspec.Struct):
+    prompt_tokens: _Tokens = None
+    completion_tokens: _Tokens = None
+    prompt_cache_hit_tokens: _Tokens | UnsetType = UNSET
+    cached_tokens: _Tokens = None
+    prompt_tokens_details: _OfInput | None = None
+    completion_tokens_details: _OfOutput | None = None
+
+    def usage(self) -> Usage:
+        of_input, of_output = self.prompt_tokens_details, self.completion_tokens_details
+        cached = UNSET if of_input is None else of_input.cached_tokens
+        if cached is UNSET:
+            cached = self.prompt_cache_hit_tokens
+        return Usage(
+            self.prompt_tokens,
+            self.completion_tokens,
+            self.cached_tokens if cached is UNSET else cached,
+            None if of_input is None else of_input.cache_write_tokens,
+            None if of_output is None else of_output.reasoning_tokens,
+        )
+
+
 class _Chat(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: Any = None
+    usage: _Told | None = None
     model: Any = None
     id: Any = None
     rowmill_max_tokens: int | None = None
 
 
+class _OddChat(_Chat):
+    """A completion whose usage is told in another way."""
+
+    usage: Any = None
+
+
 _CHATS = msgspec.json.Decoder(_Chat)
+_ODD_CHATS = msgspec.json.Decoder(_OddChat)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_NO_DETAILS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 
 
 def read_completion(raw: RawReply) -> Reply | Failure:
     """Reads the body of a successful reply; whatever is no completion is UNREADABLE."""
     try:
-        chat = _CHATS.decode(raw.body)
+        chat = _chat(raw.body)
     except (ValueError, RecursionError) as fault:
         return unreadable(why_unreadable(raw, fault), raw.body, raw.status)
     message = chat.choices[0].message if chat.choices else None
@@ -156,7 +197,7 @@ def read_completion(raw: RawReply) -> Reply | Failure:
     text, thought = message.content, None
     if isinstance(text, list):
         text, thought = _joined(text)
-    usage = read_usage(chat.usage)
+    usage = chat.usage.usage() if type(chat.usage) is _Told else read_usage(chat.usage)
     return Reply(
         text=text,
         finish_reason=_finish(choice.finish_reason, usage, chat.rowmill_max_tokens),
@@ -166,6 +207,13 @@ def read_completion(raw: RawReply) -> Reply | Failure:
         model=as_name(chat.model),
         request_id=raw.headers.get("x-request-id") or as_name(chat.id),
     )
+
+
+def _chat(body: bytes) -> _Chat:
+    try:
+        return _CHATS.decode(body)
+    except msgspec.ValidationError:
+        return _ODD_CHATS.decode(body)
 
 
 def _finish(told: object, usage: Usage, most_tokens: int | None) -> str | None:
@@ -201,18 +249,17 @@ def read_usage(read: Any) -> Usage:
     """The tokens that a completion reports."""
     if not isinstance(read, dict):
         return NO_USAGE
-    tokens = Usage(as_count(read.get("prompt_tokens")), as_count(read.get("completion_tokens")))
-    if _NO_DETAILS.issuperset(read):
-        return tokens
     of_input = read.get("prompt_tokens_details")
     of_output = read.get("completion_tokens_details")
     of_input = of_input if type(of_input) is dict else _NOTHING
     of_output = of_output if type(of_output) is dict else _NOTHING
     cached = of_input.get("cached_tokens", read.get("prompt_cache_hit_tokens", read.get("cached_tokens")))
-    return tokens.replaced(
-        cached_input_tokens=as_count(cached),
-        cache_write_tokens=as_count(of_input.get("cache_write_tokens")),
-        reasoning_tokens=as_count(of_output.get("reasoning_tokens")),
+    return Usage(
+        as_count(read.get("prompt_tokens")),
+        as_count(read.get("completion_tokens")),
+        as_count(cached),
+        as_count(of_input.get("cache_write_tokens")),
+        as_count(of_output.get("reasoning_tokens")),
     )
 
 
