@@ -360,3 +360,25 @@ def test_attempts_that_were_not_the_first_after_all_are_added_behind_those_befor
         ["reply 0", "reply 1"],
         ["reply 0", "again 0", "reply 1", "again 1", "reply 2", "again 2"],
     ]
+
+
+def test_a_damaged_answer_is_told_by_its_row(path: Path) -> None:
+    rows = fill_dictionary(path)
+    session(path, chunks_of([f"{number} " + "word " * 200 for number in range(rows + 4)]))
+    connection = connections.writer(path)
+    connection.execute("UPDATE rows SET answer = substr(answer, 1, length(answer) - 2) WHERE id = ?", (rows + 2,))
+    connection.close()
+    reader = RunFileReader(path)
+    with pytest.raises(RunFileError, match=rf"answer of row {rows + 2} of the run file is damaged"):
+        list(reader.outcomes())
+    reader.close()
+
+
+def test_a_reader_opened_before_the_dictionary_was_learned_shows_packed_replies(path: Path) -> None:
+    reader = RunFileReader(path)
+    rows = fill_dictionary(path)
+    texts = [f"{number} " + "word " * 200 for number in range(rows + 1)]
+    session(path, chunks_of(texts))
+    assert [one["reply"] for one in reader.attempts(rows)] == [f"reply to {texts[rows]}"]
+    assert reader.replies(rows, rows)[rows][1].body == f"reply to {texts[rows]}".encode()
+    reader.close()

@@ -6,7 +6,7 @@ or a fifth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import zstandard
 
@@ -65,6 +65,12 @@ class Packer:
         assert self._dictionary_expander is not None
         return self._dictionary_expander.decompress(stored)
 
+    def unpack_answers(self, stored: list[bytes]) -> list[bytes]:
+        """The same for many; raises ValueError, too, and does not tell which are damaged."""
+        assert self._dictionary_expander is not None
+        frames = self._dictionary_expander.multi_decompress_to_buffer([*stored])
+        return [frames[number].tobytes() for number in range(len(stored))]
+
     def unpack_body(self, packed: int, body: bytes) -> bytes:
         if packed == PLAIN:
             return body
@@ -72,6 +78,54 @@ class Packer:
             return self._expander.decompress(body)
         assert self._dictionary_expander is not None
         return self._dictionary_expander.decompress(body)
+
+
+class DamagedError(Exception):
+    """Bytes that cannot be unpacked; `place` tells which of those asked for."""
+
+    def __init__(self, place: int, why: object) -> None:
+        super().__init__(why)
+        self.place = place
+
+
+class Unpacker:
+    """What a reader unpacks with: the dictionary may come after the reader."""
+
+    def __init__(self, read_dictionary: Callable[[], bytes | None]) -> None:
+        self._read_dictionary = read_dictionary
+        self.packer = Packer(read_dictionary())
+
+    def body(self, packed: int, body: bytes) -> bytes:
+        """Raises zstandard.ZstdError when the bytes are damaged."""
+        packer = self._with_dictionary() if packed == PACKED_WITH_DICTIONARY else self.packer
+        return packer.unpack_body(packed, body)
+
+    def answers(self, stored: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Answers as they were before `Packer.pack_answers`.  Raises DamagedError."""
+        packed = {at: answer for at, answer in enumerate(stored) if answer is not None and answer[:1] != b"{"}
+        if not packed:
+            return stored
+        packer = self._with_dictionary()
+        unpacked = list(stored)
+        try:
+            plain = packer.unpack_answers(list(packed.values()))
+        except (zstandard.ZstdError, ValueError):
+            plain = [_unpacked(packer, at, answer) for at, answer in packed.items()]
+        for at, answer in zip(packed, plain, strict=True):
+            unpacked[at] = answer
+        return unpacked
+
+    def _with_dictionary(self) -> Packer:
+        if self.packer.dictionary is None:
+            self.packer = Packer(self._read_dictionary())
+        return self.packer
+
+
+def _unpacked(packer: Packer, place: int, answer: bytes) -> bytes:
+    try:
+        return packer.unpack_answer(answer)
+    except zstandard.ZstdError as error:
+        raise DamagedError(place, error) from None
 
 
 def _pack_long(compressor: zstandard.ZstdCompressor, parts: Sequence[bytes | None]) -> list[bytes | None]:

@@ -19,7 +19,7 @@ from rowmill.ports import Chunk
 from rowmill.records import LastAttempt, Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
-from rowmill.store.packing import PACKED_WITH_DICTIONARY, Packer
+from rowmill.store.packing import DamagedError, Unpacker
 
 NOBODY = (None, None)  # endpoint and model of a row that none answered
 STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
@@ -134,7 +134,7 @@ class RunFileReader:
         self.path = path
         self._connection = connections.reader(path)
         with connections.translated(path):
-            self._packer = Packer(meta.dictionary(self._connection))
+            self._unpacker = Unpacker(lambda: meta.dictionary(self._connection))
         self.lost_chunks = 0
         self._lanes: dict[int | None, tuple[str | None, str | None]] = {None: NOBODY}
         self._totals: tuple[int, Totals] | None = None
@@ -211,7 +211,7 @@ class RunFileReader:
     def chunks(self) -> Iterator[Chunk]:
         """The stored input, in order."""
         for stored in self._stored():
-            yield chunktable.load_chunk(stored, self._packer)
+            yield chunktable.load_chunk(stored, self._unpacker.packer)
 
     def places(self) -> Iterator[tuple[Sequence[int], Set[int]]]:
         """For each stored chunk the indices of its rows, and which of them are finished."""
@@ -244,8 +244,8 @@ class RunFileReader:
                         return
                     after = stored.id
                     found = self._connection.execute(OUTCOMES, (stored.id, stored.last)).fetchall()
-                chunk = chunktable.load_chunk(stored, self._packer)
-                by_index = {row[0]: self._outcome(row) for row in found}
+                chunk = chunktable.load_chunk(stored, self._unpacker.packer)
+                by_index = self._outcomes(found)
             except RunFileError:
                 self.lost_chunks += 1
                 if not salvage:
@@ -257,16 +257,17 @@ class RunFileReader:
                 continue
             yield chunk, [by_index.get(index) for index in chunk.indices]
 
-    def _outcome(self, row: tuple[Any, ...]) -> Outcome:
-        index, status, answer, lane, said, *rest = row
-        if answer is not None and not answer.startswith(b"{"):
-            if self._packer.dictionary is None:  # it came after this reader was opened
-                self._packer = Packer(meta.dictionary(self._connection))
-            try:
-                answer = self._packer.unpack_answer(answer)
-            except zstandard.ZstdError as error:
-                raise RunFileError(f"the answer of row {index} of the run file is damaged ({error})") from None
-        return Outcome(index, STATUSES[status], answer, said, *(self._lanes.get(lane) or self._lane(lane)), *rest)
+    def _outcomes(self, found: Sequence[tuple[Any, ...]]) -> dict[int, Outcome]:
+        lanes = self._lanes
+        try:
+            answers = self._unpacker.answers([row[2] for row in found])
+        except DamagedError as error:
+            index = found[error.place][0]
+            raise RunFileError(f"the answer of row {index} of the run file is damaged ({error})") from None
+        return {
+            index: Outcome(index, STATUSES[status], answer, said, *(lanes.get(lane) or self._lane(lane)), *rest)
+            for (index, status, _, lane, said, *rest), answer in zip(found, answers, strict=True)
+        }
 
     def _lane(self, lane: int) -> tuple[str | None, str | None]:
         """Endpoint and model of a lane that came after those known."""
@@ -317,7 +318,7 @@ class RunFileReader:
         with connections.translated(self.path):
             found = self._connection.execute(REPLIES, (first << 16, (last + 1) << 16)).fetchall()
         return {
-            index: (endpoint, RawReply(200, {}, self._packer.unpack_body(packed, body), latency_s or 0.0))
+            index: (endpoint, RawReply(200, {}, self._unpacker.body(packed, body), latency_s or 0.0))
             for index, endpoint, latency_s, packed, body in found
         }
 
@@ -334,10 +335,8 @@ class RunFileReader:
 
     def _last_attempt(self, row: tuple[Any, ...]) -> tuple[int, LastAttempt]:
         index, kind, status_code, request_id, packed, body = row
-        if packed == PACKED_WITH_DICTIONARY and self._packer.dictionary is None:
-            self._packer = Packer(meta.dictionary(self._connection))  # it came after this reader was opened
         try:
-            unpacked = None if body is None else self._packer.unpack_body(packed, body)
+            unpacked = None if body is None else self._unpacker.body(packed, body)
         except zstandard.ZstdError as error:
             raise RunFileError(f"the reply to row {index} of the run file is damaged ({error})") from None
         return index, LastAttempt(kind, status_code, request_id, unpacked)
@@ -369,7 +368,7 @@ class RunFileReader:
                 "input_tokens": input_tokens,
                 "output_tokens": output_tokens,
                 "cost_usd": cost_usd,
-                "reply": None if body is None else self._packer.unpack_body(packed, body).decode("utf-8", "replace"),
+                "reply": None if body is None else self._unpacker.body(packed, body).decode("utf-8", "replace"),
             }
             for (
                 number,
