@@ -362,6 +362,22 @@ def test_attempts_that_were_not_the_first_after_all_are_added_behind_those_befor
     ]
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 511, 512, 513, 1100])
+def test_commits_of_any_size_hold_each_row_once_and_no_padding(path: Path, rows: int) -> None:
+    writer = Writer(path, bytes)
+    asyncio.run(_begin(writer))
+    for index in range(rows):
+        writer.save_attempt(attempt(index, f"reply {index}").replaced(is_first=index % 2 == 0))
+        writer.save_outcome(outcome(index, f"answer {index}"))
+    writer.close("finished")
+    connection = connections.reader(path)
+    attempts = connection.execute("SELECT id, sent_at FROM attempts ORDER BY id").fetchall()
+    outcomes = connection.execute("SELECT id, status FROM rows ORDER BY id").fetchall()
+    connection.close()
+    assert attempts == [((index << 16) + 1, 1.0) for index in range(rows)]
+    assert outcomes == [(index, "ok") for index in range(rows)]
+
+
 def test_a_damaged_answer_is_told_by_its_row(path: Path) -> None:
     rows = fill_dictionary(path)
     session(path, chunks_of([f"{number} " + "word " * 200 for number in range(rows + 4)]))
