@@ -378,6 +378,28 @@ def test_commits_of_any_size_hold_each_row_once_and_no_padding(path: Path, rows:
     assert outcomes == [(index, "ok") for index in range(rows)]
 
 
+@pytest.mark.parametrize("chunks_taken", [1, 30])
+def test_input_is_committed_without_a_pause_while_somebody_waits_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch, chunks_taken: int
+) -> None:
+    monkeypatch.setattr("rowmill.store.writer.COMMIT_INTERVAL_S", 3600.0)
+    writer = Writer(path, bytes)
+    spool = Spool(
+        writer,
+        SpoolRules(("text",), ("text",), lambda columns: None),
+        chunks_of([f"text {number}" for number in range(90)]),
+        lambda *arguments: None,
+    )
+    spool.start()
+    pending = spool.pending()
+    taken = [row for _ in range(chunks_taken) for row in next(pending)]
+    assert [row.index for row in taken] == list(range(3 * chunks_taken))
+    spool.join(60.0)  # more chunks than may be uncommitted are left, and the spool waits for those
+    assert spool.total == 90
+    pending.close()  # type: ignore[attr-defined]
+    writer.close(None)
+
+
 def test_a_damaged_answer_is_told_by_its_row(path: Path) -> None:
     rows = fill_dictionary(path)
     session(path, chunks_of([f"{number} " + "word " * 200 for number in range(rows + 4)]))

@@ -142,6 +142,8 @@ class Spool:
         with self._state:
             self._hungry = self._passed <= after
             self._state.notify_all()
+            if self._hungry:
+                self._writer.hurry()
             while self._passed <= after and not self._complete and not self._stopping and self._error is None:
                 self._state.wait()
             self._hungry = False
@@ -300,7 +302,9 @@ class Spool:
         columns = self._new_columns(chunk)
         first = not self._appending
         self._appending = True
-        self._slots.acquire()
+        if not self._slots.acquire(blocking=False):
+            self._writer.hurry()
+            self._slots.acquire()
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", stored)
@@ -312,6 +316,10 @@ class Spool:
 
         future = self._writer.submit(insert)
         future.add_done_callback(lambda done: self._appended(stored.id, done.exception()))
+        with self._state:
+            is_awaited = self._hungry
+        if is_awaited:
+            self._writer.hurry()
 
     def _appended(self, chunk_id: int, error: BaseException | None) -> None:
         self._slots.release()

@@ -1,4 +1,4 @@
-"""The one thread that writes the run file: group commits, fsynced, 200 ms or 500 replies apart.
+"""The one thread that writes the run file: group commits, fsynced, 200 ms or some hundred replies apart.
 
 It must not know what the records mean.  Everything before a commit's end can be lost to a kill, nothing after.
 """
@@ -25,7 +25,6 @@ from rowmill.store.inserts import Row, insert_attempts, insert_outcomes
 from rowmill.store.packing import DICTIONARY_BYTES, SAMPLE_BYTES, Packer, dictionary_of
 
 COMMIT_INTERVAL_S = 0.2
-COMMIT_REPLIES = 500
 FEWEST_UNCOMMITTED = 1000
 
 UPDATE_SESSION = """
@@ -106,7 +105,7 @@ class Writer:
                 raise self._error
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            self._hurry()
+            self.hurry()
             await waiter
 
     def submit(self, task: Task) -> Future[Any]:
@@ -114,13 +113,21 @@ class Writer:
         future: Future[Any] = Future()
         with self._swap:
             self._tasks.append((task, future))
-        self._urgent.set()
         self._something.set()
         return future
 
     def do(self, task: Task) -> Any:
         """Runs a task and waits for its commit; not for the engine's loop."""
-        return self.submit(task).result()
+        future = self.submit(task)
+        self.hurry()
+        return future.result()
+
+    def hurry(self) -> None:
+        """Has the next commit begin at once."""
+        if not self._urgent.is_set():
+            self._urgent.set()
+        if not self._something.is_set():
+            self._something.set()
 
     def close(self, reason: str | None) -> None:
         """Commits all that is queued, ends the session and the thread; raises what kept it from committing."""
@@ -143,13 +150,7 @@ class Writer:
 
     def _count(self) -> None:
         self._replies += 1
-        if self._replies == COMMIT_REPLIES:
-            self._urgent.set()
-        if not self._something.is_set():
-            self._something.set()
-
-    def _hurry(self) -> None:
-        if not self._urgent.is_set():
+        if self._replies == self._most_uncommitted // 2:
             self._urgent.set()
         if not self._something.is_set():
             self._something.set()
@@ -255,8 +256,8 @@ class Writer:
 
     def _committed(self, replies: int) -> None:
         self._replies -= replies
-        if self._replies >= COMMIT_REPLIES:  # they came while this commit was written
-            self._hurry()
+        if self._replies >= self._most_uncommitted // 2:  # they came while this commit was written
+            self.hurry()
         if not self.full() or self._error is not None:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:
