@@ -41,7 +41,7 @@ def session(
     path: Path, chunks: Iterator[Chunk] | None, *, answer: int | None = None, names: Sequence[str] | None = ("text",)
 ) -> list[Row]:
     """One start on the run file: hands out the pending rows and answers the first `answer` of them."""
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     moved: list[object] = []
     spool = Spool(
         writer, SpoolRules(names, names, lambda columns: None), chunks, lambda *arguments: moved.append(arguments)
@@ -161,7 +161,7 @@ def test_attempts_move_with_their_rows(path: Path) -> None:
 
 def test_the_last_attempt_of_each_row_is_read_in_order(path: Path) -> None:
     session(path, chunks_of(list("abcd")), answer=0)
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     for index, body, kind in ((0, "no", "server"), (2, "cut", "server"), (0, "yes", None), (2, "whole", None)):
         writer.save_attempt(attempt(index, body, kind))
     writer.close(None)
@@ -195,7 +195,7 @@ def test_a_sample_that_grows_to_the_whole_input_keeps_its_answers(path: Path) ->
 
 def test_a_reply_that_was_stored_but_not_read_is_handed_out_with_its_row(path: Path) -> None:
     session(path, chunks_of(list("ab")), answer=0)
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     writer.save_attempt(attempt(1, "paid for", "unread"))
     writer.close(None)
     rows = session(path, chunks_of(list("ab")), answer=0)
@@ -204,7 +204,7 @@ def test_a_reply_that_was_stored_but_not_read_is_handed_out_with_its_row(path: P
 
 def test_rows_made_pending_again_are_handed_out(path: Path) -> None:
     session(path, chunks_of(list("abc")))
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     assert writer.do(lambda c: changes.send_again_by_status(c, ["ok"])) == 3
     writer.close(None)
     assert texts_of(session(path, chunks_of(list("abc")), answer=0)) == ["a", "b", "c"]
@@ -263,7 +263,7 @@ def test_flipped_bytes_in_stored_rows_cost_only_those_rows(path: Path) -> None:
 
 def test_secrets_are_taken_out_of_replies_answers_and_errors(path: Path) -> None:
     secrets = spellings(['sk-"secret"/123'])
-    writer = Writer(path, lambda content: redact(content, secrets))
+    writer = Writer(path, lambda contents: [content and redact(content, secrets) for content in contents])
     echo = json.dumps({"key": 'sk-"secret"/123'})
     writer.save_attempt(Attempt(0, "lane", 1.0, 0.5, None, 200, echo.encode(), 'bad key sk-"secret"/123', None, 1, 1))
     writer.save_outcome(
@@ -304,7 +304,7 @@ def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(pat
     rows = SAMPLE_BYTES // 1000 + 4
     texts = [f"{number} " + "word " * 200 for number in range(rows)]
     session(path, chunks_of(texts), answer=0)
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     asyncio.run(_begin(writer))
     writer.snapshot = dict  # a commit needs more of it
     for index, text in enumerate(texts):
@@ -320,7 +320,7 @@ def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(pat
 def test_workers_wait_once_as_many_replies_are_uncommitted_as_were_in_flight(
     path: Path, peak_in_flight: int, most: int
 ) -> None:
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     asyncio.run(_begin(writer))  # that loop is closed, so nobody hears of commits: all stay uncommitted
     counts = {"requests": 0, "input_tokens": 0, "output_tokens": 0, "latencies": {}, "snapshot": {}}
     writer.snapshot = lambda: {"peak_in_flight": peak_in_flight, **counts}
@@ -346,7 +346,7 @@ def test_whatever_a_dictionary_is_made_of_what_it_packs_is_unpacked_again(sample
 def test_attempts_that_were_not_the_first_after_all_are_added_behind_those_before(path: Path) -> None:
     session(path, chunks_of(list("abc")), answer=0)
     for number in range(3):
-        writer = Writer(path, bytes)
+        writer = Writer(path)
         asyncio.run(_begin(writer))
         for index in range(number, 3):
             writer.save_attempt(attempt(index, f"reply {number}").replaced(is_first=True))
@@ -364,7 +364,7 @@ def test_attempts_that_were_not_the_first_after_all_are_added_behind_those_befor
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 511, 512, 513, 1100])
 def test_commits_of_any_size_hold_each_row_once_and_no_padding(path: Path, rows: int) -> None:
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     asyncio.run(_begin(writer))
     for index in range(rows):
         writer.save_attempt(attempt(index, f"reply {index}").replaced(is_first=index % 2 == 0))
@@ -383,7 +383,7 @@ def test_input_is_committed_without_a_pause_while_somebody_waits_for_it(
     path: Path, monkeypatch: pytest.MonkeyPatch, chunks_taken: int
 ) -> None:
     monkeypatch.setattr("rowmill.store.writer.COMMIT_INTERVAL_S", 3600.0)
-    writer = Writer(path, bytes)
+    writer = Writer(path)
     spool = Spool(
         writer,
         SpoolRules(("text",), ("text",), lambda columns: None),

@@ -68,7 +68,7 @@ class TablePlace:
     def _remember(self, marks: list[Mark]) -> None:
         assert self.run_file is not None
         text = json.dumps([asdict(mark) for mark in marks], ensure_ascii=False)
-        writer = Writer(self.run_file, bytes)
+        writer = Writer(self.run_file)
         try:
             writer.do(lambda connection: changes.remember_table(connection, text))
         finally:

@@ -20,6 +20,7 @@ from rowmill.prices import Price
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 from rowmill.records import Failure, RawReply, Request
+from rowmill.store.writer import Redact
 from rowmill.transport import open_transport
 
 if TYPE_CHECKING:
@@ -152,13 +153,14 @@ def _with_quotas(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
     return keyed
 
 
-def redactor(endpoints: Sequence[Endpoint]) -> Callable[[bytes], bytes]:
-    """Takes the keys of all endpoints out of bytes, also keys that are read anew while the run lasts."""
+def redactor(endpoints: Sequence[Endpoint]) -> Redact:
+    """Takes the keys of all endpoints out of what is stored, also keys that are read anew while the run lasts."""
 
-    def clean(content: bytes) -> bytes:
-        for endpoint in endpoints:
-            content = redact(content, endpoint.credentials.secrets)
-        return content
+    def clean(contents: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        secrets = [secret for endpoint in endpoints for secret in endpoint.credentials.secrets]
+        if not secrets:
+            return contents
+        return [None if content is None else redact(content, secrets) for content in contents]
 
     return clean
 

@@ -283,7 +283,7 @@ class Start:
         found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
         with translated(job.output):
             seal = seal_of(job)
-        writer = Writer(self.plan.run_file, bytes)
+        writer = Writer(self.plan.run_file)
         writer.do(lambda c: changes.remember_written(c, seal, json.dumps(found)))
         writer.close(None)
         return job.output, failures, found

@@ -136,7 +136,7 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
         raise JobError(f"tune needs at least {FEWEST_ROWS + 1} rows that are not finished; there are {len(pool)}")
     drawn = frozenset(pool)
     chunks = keep(open_input(plan).chunks, lambda i: i in drawn or (i < len(marks) and marks[i] != 0))
-    writer = Writer(plan.run_file, bytes)
+    writer = Writer(plan.run_file)
     try:
         rules = SpoolRules(plan.names, plan.value_names, watch_columns(plan), only=frozenset())
         spool = Spool(writer, rules, chunks, lambda _matched, _changed: None, lambda _number: None)

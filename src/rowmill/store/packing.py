@@ -134,10 +134,10 @@ def _pack_long(compressor: zstandard.ZstdCompressor, parts: Sequence[bytes | Non
     All in one call: compressing gives the interpreter's lock away, and with thousands of requests in flight it
     takes milliseconds to get it back.
     """
-    packed = list(parts)
-    long = [(place, part) for place, part in enumerate(parts) if part is not None and len(part) >= SMALLEST_BYTES]
-    if long:
-        frames = compressor.multi_compress_to_buffer([part for _, part in long])
-        for number, (place, _) in enumerate(long):
-            packed[place] = frames[number].tobytes()
-    return packed
+    long: list[bytes | bytearray | memoryview] = [
+        part for part in parts if part is not None and len(part) >= SMALLEST_BYTES
+    ]
+    if not long:
+        return list(parts)
+    frames = iter(compressor.multi_compress_to_buffer(long))
+    return [part if part is None or len(part) < SMALLEST_BYTES else next(frames).tobytes() for part in parts]

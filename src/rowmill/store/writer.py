@@ -34,6 +34,7 @@ WHERE id = ?
 """
 
 Task = Callable[[sqlite3.Connection], Any]
+Redact = Callable[[Sequence[bytes | None]], Sequence[bytes | None]]
 
 
 def most_uncommitted(peak_in_flight: int) -> int:
@@ -48,13 +49,13 @@ class Writer:
     """Queues records on the loop, writes them in its own thread; implements `ports.Store`.
 
     `version` is what rows stand under that no endpoint answered, `versions` maps an endpoint's name to the version of
-    the job under which it answers; `redact` takes secrets out of bytes; `snapshot` gives what `status` shows and is
-    called in the writer's thread.
+    the job under which it answers; `redact` takes secrets out of contents (None: there are none); `snapshot` gives what
+    `status` shows and is called in the writer's thread.
     """
 
-    def __init__(self, path: Path, redact: Callable[[bytes], bytes]) -> None:
+    def __init__(self, path: Path, redact: Redact | None = None) -> None:
         self.path = path
-        self._redact = redact
+        self._redact: Redact = redact or _as_it_is
         self._attempts: deque[Attempt] = deque()
         self._outcomes: deque[Outcome] = deque()
         self._tasks: deque[tuple[Task, Future[Any]]] = deque()
@@ -72,7 +73,7 @@ class Writer:
         self._samples: list[bytes] = []
         self._sampled_bytes = 0
         self._lanes: dict[tuple[str, str], int] = {}
-        self._versions: Mapping[str, int] = {}
+        self._versions: Mapping[str | None, int] = {}
         self.version = 0
         self._seal_stands = True
         self.session_id: int | None = None
@@ -83,7 +84,7 @@ class Writer:
     def begin(self, loop: asyncio.AbstractEventLoop, versions: Mapping[str, int]) -> None:
         """Opens a session on the engine's loop; `versions` maps endpoints to rows of the table versions."""
         self._loop = loop
-        self._versions = versions
+        self._versions = dict(versions.items())
         self.version = next(iter(versions.values()), 0)
         self.session_id = self.do(_new_session)
 
@@ -208,9 +209,7 @@ class Writer:
         for task, future in tasks:
             done.append((future, _attempted(task, self._connection)))
         if attempts:
-            self._learn_dictionary(attempts)
-            rows = self._attempt_rows(attempts)
-            insert_attempts(self._connection, rows, [attempt.is_first for attempt in attempts])
+            insert_attempts(self._connection, self._attempt_rows(attempts), [attempt.is_first for attempt in attempts])
         if outcomes:
             insert_outcomes(self._connection, self._outcome_rows(outcomes))
         if self.snapshot is not None and self.session_id is not None:
@@ -264,14 +263,14 @@ class Writer:
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def _learn_dictionary(self, attempts: Sequence[Attempt]) -> None:
+    def _learn_dictionary(self, attempts: Sequence[Attempt], bodies: Sequence[bytes | None]) -> None:
         if self._packer.dictionary is not None:
             return
-        for attempt in attempts:
-            if attempt.kind is not None or not attempt.body or len(attempt.body) > DICTIONARY_BYTES:
+        for attempt, body in zip(attempts, bodies, strict=True):
+            if attempt.kind is not None or not body or len(body) > DICTIONARY_BYTES:
                 continue
-            self._samples.append(self._redact(attempt.body))
-            self._sampled_bytes += len(attempt.body)
+            self._samples.append(body)
+            self._sampled_bytes += len(body)
             if self._sampled_bytes >= SAMPLE_BYTES:
                 dictionary = dictionary_of(self._samples)
                 meta.put_dictionary(self._connection, dictionary)
@@ -279,53 +278,60 @@ class Writer:
                 return
 
     def _attempt_rows(self, attempts: Sequence[Attempt]) -> Sequence[Row]:
-        bodies = [None if attempt.body is None else self._redact(attempt.body) for attempt in attempts]
-        packed = self._packer.pack_bodies(bodies)
-        return [self._attempt_values(attempt, *body) for attempt, body in zip(attempts, packed, strict=True)]
-
-    def _attempt_values(self, attempt: Attempt, packed: int, body: bytes | None) -> Row:
-        error = attempt.error
-        return (
-            attempt.index << 16,
-            self._lane(attempt.endpoint, ""),
-            attempt.sent_at,
-            attempt.latency_s,
-            attempt.kind,
-            attempt.status_code,
-            packed,
-            body,
-            None if error is None else self._clean(error),
-            attempt.request_id,
-            attempt.input_tokens,
-            attempt.output_tokens,
-            attempt.cost_usd,
-        )
+        bodies = self._redact([attempt.body for attempt in attempts])
+        self._learn_dictionary(attempts, bodies)
+        lanes = {endpoint: self._lane(endpoint, "") for endpoint in {attempt.endpoint for attempt in attempts}}
+        return [
+            (
+                attempt.index << 16,
+                lanes[attempt.endpoint],
+                attempt.sent_at,
+                attempt.latency_s,
+                attempt.kind,
+                attempt.status_code,
+                packed,
+                body,
+                self._clean(attempt.error),
+                attempt.request_id,
+                attempt.input_tokens,
+                attempt.output_tokens,
+                attempt.cost_usd,
+            )
+            for attempt, (packed, body) in zip(attempts, self._packer.pack_bodies(bodies), strict=True)
+        ]
 
     def _outcome_rows(self, outcomes: Sequence[Outcome]) -> Sequence[Row]:
-        answers = [None if outcome.answer is None else self._redact(outcome.answer) for outcome in outcomes]
-        packed = self._packer.pack_answers(answers)
-        return [self._row_values(outcome, answer) for outcome, answer in zip(outcomes, packed, strict=True)]
+        answers = self._packer.pack_answers(self._redact([outcome.answer for outcome in outcomes]))
+        answered_by = [(outcome.endpoint, outcome.model) for outcome in outcomes]
+        lanes = {
+            (endpoint, model): None if endpoint is None else self._lane(endpoint, model or "")
+            for endpoint, model in set(answered_by)
+        }
+        versions, version = self._versions, self.version
+        return [
+            (
+                outcome.index,
+                outcome.status._value_,
+                versions.get(by[0], version),
+                lanes[by],
+                outcome.attempts,
+                answer,
+                self._clean(outcome.error),
+                outcome.latency_s,
+                outcome.input_tokens,
+                outcome.output_tokens,
+                outcome.cost_usd,
+                self._clean(outcome.reasoning),
+                outcome.duplicate_of,
+            )
+            for outcome, by, answer in zip(outcomes, answered_by, answers, strict=True)
+        ]
 
-    def _row_values(self, outcome: Outcome, answer: bytes | None) -> Row:
-        endpoint = outcome.endpoint
-        return (
-            outcome.index,
-            outcome.status._value_,
-            self.version if endpoint is None else self._versions.get(endpoint, self.version),
-            None if endpoint is None else self._lane(endpoint, outcome.model or ""),
-            outcome.attempts,
-            answer,
-            None if outcome.error is None else self._clean(outcome.error),
-            outcome.latency_s,
-            outcome.input_tokens,
-            outcome.output_tokens,
-            outcome.cost_usd,
-            None if outcome.reasoning is None else self._clean(outcome.reasoning),
-            outcome.duplicate_of,
-        )
-
-    def _clean(self, text: str) -> str:
-        return self._redact(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    def _clean(self, text: str | None) -> str | None:
+        if text is None:
+            return None
+        (cleaned,) = self._redact([text.encode("utf-8", "replace")])
+        return None if cleaned is None else cleaned.decode("utf-8", "replace")
 
     def _lane(self, endpoint: str, model: str) -> int:
         known = self._lanes.get((endpoint, model))
@@ -336,6 +342,10 @@ class Writer:
             ).fetchone()
             self._lanes[endpoint, model] = known
         return int(known)
+
+
+def _as_it_is(contents: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    return contents
 
 
 def _attempted(task: Task, connection: sqlite3.Connection) -> Any:
