@@ -1,4 +1,4 @@
-"""Python's cycle collector while an engine runs."""
+"""Python's cycle collector while an engine or a command runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rowmill.runner.collector import FEWEST_NEW_OBJECTS, rare_collections
+from rowmill.cli import main
+from rowmill.collector import FEWEST_NEW_OBJECTS, rare_collections
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,13 @@ def test_the_run_that_ends_last_leaves_the_threshold_of_the_user() -> None:
     second.__enter__()
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_the_command_line_leaves_the_threshold_as_it_was() -> None:
+    gc.set_threshold(700, 10, 10)
+    with pytest.raises(SystemExit):
+        main(["--version"])
     assert gc.get_threshold() == (700, 10, 10)
 
 

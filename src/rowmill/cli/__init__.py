@@ -5,6 +5,8 @@ Heavy things are imported inside the commands, so that `rowmill --help` is quick
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,6 +16,7 @@ from typer.exceptions import TyperException
 
 from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
 from rowmill.cli.terminal import NOTHING_SENT, guarded, say
+from rowmill.collector import rare_collections
 
 app = typer.Typer(
     name="rowmill",
@@ -57,7 +60,11 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with the contract's exit code."""
-    sys.exit(guarded(lambda: _call(list(sys.argv[1:] if arguments is None else arguments))))
+    # Else a seventh of a short command is the search for cycles, while modules are loaded and again at its very end.
+    atexit.register(gc.freeze)
+    with rare_collections():
+        code = guarded(lambda: _call(list(sys.argv[1:] if arguments is None else arguments)))
+    sys.exit(code)
 
 
 def _call(arguments: list[str]) -> int:

@@ -17,13 +17,13 @@ from typing import Any, TypedDict, TypeVar
 
 from rowmill.api.calling import target_of
 from rowmill.api.running import rules_of
+from rowmill.collector import rare_collections
 from rowmill.errors import JobError, StopReason
 from rowmill.integrations.batch import Batch, Ended
 from rowmill.job.faults import nearest
 from rowmill.providers.callable import InOwnContext
 from rowmill.records import Outcome
 from rowmill.runner.calling import Calls, Target
-from rowmill.runner.collector import rare_collections
 from rowmill.runner.loop import until_stopped
 from rowmill.runner.stored_calls import StoredCalls
 

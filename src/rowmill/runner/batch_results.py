@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rowmill.bodies import ID
+from rowmill.collector import rare_collections
 from rowmill.errors import RunFileError
 from rowmill.outputs.openai_batch import (
     RUN_BATCH,
@@ -18,7 +19,6 @@ from rowmill.outputs.openai_batch import (
 )
 from rowmill.ports import Chunk
 from rowmill.records import LastAttempt, Outcome
-from rowmill.runner.collector import rare_collections
 from rowmill.sinks import remove
 from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.reader import RunFileReader

@@ -9,6 +9,7 @@ from typing import Any
 
 from rowmill.addresses import default_run_file, without_file_scheme
 from rowmill.answers import AnswerSchema
+from rowmill.collector import rare_collections
 from rowmill.confusion import Accuracy
 from rowmill.databases import address, is_database, make_target
 from rowmill.errors import JobError, OutputError, RunFileError
@@ -18,7 +19,6 @@ from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.batch_results import write_results
-from rowmill.runner.collector import rare_collections
 from rowmill.runner.destinations import FilePlace, Place, TablePlace
 from rowmill.runner.plan import columns_of, form_of
 from rowmill.runner.rereading import Reread

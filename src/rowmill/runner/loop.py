@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
+from rowmill.collector import rare_collections
 from rowmill.errors import StopReason
-from rowmill.runner.collector import rare_collections
 
 T = TypeVar("T")
 
