@@ -221,16 +221,39 @@ def test_without_any_limit_everything_is_admitted_and_nothing_binds() -> None:
     assert limiter.snapshot(0.0) is None
 
 
-def test_what_nothing_limits_counts_as_much_as_what_was_settled_last() -> None:
+def test_what_nothing_limited_counts_as_much_as_was_settled_on_average() -> None:
     limiter = RateLimiter()
-    limiter.settle(limiter.count(0.0), 100, 20, 0.0)
+    limiter.settle(limiter.count(0.0), 50, 20, 0.0)
+    limiter.settle(limiter.count(0.0), 150, 20, 0.0)
     limiter.count(0.0)
-    limiter.set_limits(Limits(tokens_per_min=360), 0.0)
+    limiter.set_limits(Limits(tokens_per_min=480), 0.0)
     assert not limiter.is_unlimited
     assert isinstance(limiter.try_reserve(Need(100, 20), 10.0), Reservation)
     wait_s = limiter.try_reserve(Need(100, 20), 40.0)
-    assert isinstance(wait_s, float)  # 240 tokens were counted, and 120 reserved
+    assert isinstance(wait_s, float)  # 360 tokens were counted, and 120 reserved
     assert 20.0 <= wait_s <= 22.0
+
+
+def test_what_nothing_limited_and_nobody_settled_counts_as_much_as_was_estimated() -> None:
+    limiter = RateLimiter()
+    held = limiter.count(0.0, Need(100, 20))
+    limiter.set_limits(Limits(tokens_per_min=120), 0.0)
+    assert isinstance(limiter.try_reserve(Need(1), 1.0), float)
+    limiter.settle(held, 10, 2, 1.0)
+    binding = limiter.snapshot(1.0)
+    assert binding is not None
+    assert binding.used == 12
+
+
+def test_a_refusal_of_what_nothing_limited_gives_back_what_it_stands_at() -> None:
+    limiter = RateLimiter()
+    refused, taken = limiter.count(0.0, Need(100, 20)), limiter.count(0.0)
+    limiter.throttled(refused, 0.5)
+    limiter.settle(taken, 30, 6, 1.0)
+    limiter.set_limits(Limits(tokens_per_min=120), 1.0)
+    binding = limiter.snapshot(1.0)
+    assert binding is not None
+    assert binding.used == 36
 
 
 def test_a_server_that_refuses_all_from_the_start_teaches_nothing() -> None:

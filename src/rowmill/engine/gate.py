@@ -52,16 +52,15 @@ class RateGate:
 
     def reserve_now(self, state: RowState) -> bool:
         """Reserves where the quota has room and nobody waits for it."""
-        if state.need is None:
+        limiter = self._limiter
+        if limiter.is_unlimited:
             self._sends += 1
-            if self._limiter.is_unlimited and self._sends > ESTIMATED_SENDS and self._sends % ESTIMATED_EVERY:
-                state.held = self._limiter.count(self._clock.now())
-                return True
-            assert state.request is not None
-            state.request_bytes = request_bytes(state.request)
-            state.need = self._estimate.need(
-                state.request_bytes, max_tokens_of(state.request), self._limiter.limits.tokens_per_min
-            )
+            if state.need is None and (self._sends <= ESTIMATED_SENDS or self._sends % ESTIMATED_EVERY == 0):
+                self._weigh(state)
+            state.held = limiter.count(self._clock.now(), state.need)
+            return True
+        if state.need is None:
+            self._weigh(state)
         return not self._turn.locked() and self._try(state) is None
 
     async def reserve(self, state: RowState, may_go: Callable[[], bool]) -> bool:
@@ -128,6 +127,12 @@ class RateGate:
             if limit
         ]
         return f"rate limit ({' and '.join(stated)} a minute)" if stated else "rate limit (learned from refusals)"
+
+    def _weigh(self, state: RowState) -> None:
+        assert state.request is not None
+        state.request_bytes = request_bytes(state.request)
+        limit = self._limiter.limits.tokens_per_min
+        state.need = self._estimate.need(state.request_bytes, max_tokens_of(state.request), limit)
 
     def _try(self, state: RowState) -> float | None:
         assert state.need is not None

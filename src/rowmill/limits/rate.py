@@ -20,6 +20,7 @@ LARGE_SHARE = 0.05
 SHORTEST_WAIT_S = 0.001  # times at the edge of a bucket are equal but for rounding
 QUANTITIES = ("requests", "tokens", "input tokens", "output tokens")
 LEARNED = 2  # of these quantities a rate can be learned
+UNWEIGHED = (1, 0, 0, 0)  # what a request stands at while nothing limits: tokens are not counted then
 
 
 class Need(NamedTuple):
@@ -71,6 +72,9 @@ class Binding(NamedTuple):
 class RateLimiter:
     """One quota, shared by all who spend it; for one thread.
 
+    While `is_unlimited` (no limit is known and nothing was refused yet) only requests are counted.  Afterwards those
+    stand at the tokens that the settled ones among them took on average.
+
     Invariant: what is reserved in any window of `window_s` is at most a stated limit, but for a single need that
     is larger than the limit and then stands alone.  The long run keeps to `headroom` of it, with bursts of at
     most a sixtieth of the window, which is one second of a minute.
@@ -84,7 +88,10 @@ class RateLimiter:
         self._schedules = [Schedule(name, window_s, window_s / BUCKETS) for name in QUANTITIES]
         self._learned = [LearnedRate(window_s) for _ in range(LEARNED)]
         self._limiting: list[tuple[int, Schedule]] = []
-        self._usual: Sequence[int] = (1, 0, 0, 0)
+        self.is_unlimited = True
+        self._unweighed: Sequence[int] = UNWEIGHED
+        self._last_need = Need()
+        self._settled = self._settled_in = self._settled_out = 0
         self._was_throttled = False
         self._head: Need | None = None
         self._head_until_s = -math.inf
@@ -101,6 +108,8 @@ class RateLimiter:
 
     def try_reserve(self, need: Need, now: float) -> Reservation | float:
         """Admits and reserves, or gives the seconds (> 0) after which it is worth asking again."""
+        if self.is_unlimited:
+            return self.count(now, need)
         if self._head is not None and need is not self._head and now < self._head_until_s:
             return self._head_until_s - now
         window = self._window
@@ -114,23 +123,24 @@ class RateLimiter:
         self._head = None
         for place, schedule in self._limiting:
             schedule.take(amounts[place], now)
-        self._usual = amounts
         return Reservation(amounts, now, window.add(amounts))
 
-    @property
-    def is_unlimited(self) -> bool:
-        """Whether no limit is known: then `count` does instead of `try_reserve`, and needs no estimate."""
-        return not self._limiting
-
-    def count(self, now: float) -> Reservation:
-        """Admits one request where nothing limits; until it is settled it stands at what the last one took."""
+    def count(self, now: float, need: Need | None = None) -> Reservation:
+        """Admits one request where nothing limits; not every one needs to be estimated."""
+        if need is not None:
+            self._last_need = need
         window = self._window
         window.advance(now)
-        return Reservation(self._usual, now, window.add(self._usual))
+        return Reservation(UNWEIGHED, now, window.count())
 
     def settle(self, held: Reservation, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """The server took the request; what it used replaces what was reserved, None keeps it."""
-        requests, _, tokens_in, tokens_out = held.amounts
+        if self.is_unlimited:
+            self._settled += 1
+            self._settled_in += self._last_need.input_tokens if input_tokens is None else input_tokens
+            self._settled_out += self._last_need.output_tokens if output_tokens is None else output_tokens
+            return
+        requests, _, tokens_in, tokens_out = self._weighed(held)
         if input_tokens is not None:
             tokens_in = input_tokens
         if output_tokens is not None:
@@ -138,7 +148,6 @@ class RateLimiter:
         amounts = (requests, tokens_in + tokens_out, tokens_in, tokens_out)
         if amounts != held.amounts:
             self._correct(held, amounts, now)
-        self._usual = amounts
         if self._was_throttled:
             self._window.advance(now)
             for place, learned in enumerate(self._learned):
@@ -147,11 +156,13 @@ class RateLimiter:
 
     def give_back(self, held: Reservation, now: float) -> None:
         """Nothing was sent, or the server did not count it."""
+        self._weighed(held)
         self._correct(held, (0,) * len(QUANTITIES), now)
 
     def throttled(self, held: Reservation, now: float) -> None:
         """The server refused the request for its rate: given back, and a rate is learned below any stated one."""
-        refused = held.amounts
+        self._weigh()
+        refused = self._weighed(held)
         self.give_back(held, now)
         self._was_throttled = True
         for place, learned in enumerate(self._learned):
@@ -200,6 +211,22 @@ class RateLimiter:
                 schedule.correct(amounts[place] - before[place])
         held.amounts = amounts
 
+    def _weigh(self) -> None:
+        """Tokens are counted from here on."""
+        if self.is_unlimited:
+            self.is_unlimited = False
+            tokens_in, tokens_out, _ = self._last_need
+            if self._settled:
+                tokens_in, tokens_out = self._settled_in // self._settled, self._settled_out // self._settled
+            self._unweighed = (1, tokens_in + tokens_out, tokens_in, tokens_out)
+            self._window.weigh(self._unweighed)
+
+    def _weighed(self, held: Reservation) -> Sequence[int]:
+        """What is held, in the amounts that its window holds."""
+        if held.amounts is UNWEIGHED:
+            held.amounts = self._unweighed
+        return held.amounts
+
     def _use_learned(self, place: int, now: float) -> None:
         schedule = self._schedules[place]
         schedule.set_rates(schedule.stated_rate, self._learned[place].rate, now)
@@ -207,3 +234,5 @@ class RateLimiter:
 
     def _choose_limiting(self) -> None:
         self._limiting = [(place, schedule) for place, schedule in enumerate(self._schedules) if schedule.limits]
+        if self._limiting:
+            self._weigh()

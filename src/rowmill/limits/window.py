@@ -49,6 +49,19 @@ class Window:
                 used[place] += amount
         return newest
 
+    def count(self) -> int:
+        """Adds 1 of the first quantity and nothing of the others."""
+        newest = self._newest
+        self._buckets[newest % KEPT][0] += 1
+        self.used[0] += 1
+        return newest
+
+    def weigh(self, amounts: Sequence[int]) -> None:
+        """Adds amounts of all but the first quantity for each 1 of that."""
+        for sums in (*self._buckets, self.used):
+            for place in range(1, len(sums)):
+                sums[place] += sums[0] * amounts[place]
+
     def replace(self, bucket: int, before: Sequence[int], after: Sequence[int]) -> None:
         """Changes amounts that were added to a bucket; without effect once that is forgotten."""
         if bucket > self._newest - KEPT:
