@@ -114,22 +114,22 @@ def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[s
 
 # --- replies -----------------------------------------------------------------------------------------------
 
-# Only what is needed is decoded; fields of which servers disagree about the type are taken as they come.
+# Only what is needed is decoded.  Fields of which servers disagree about the type are first taken as most have them,
+# and only where that does not fit as they come.
+
+_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=10**12)] | None  # as `as_count` has it
 
 
 class _Message(msgspec.Struct):
-    content: str | list[Any] | None = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    refusal: Any = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
 
 
 class _Choice(msgspec.Struct):
     message: _Message | None = None
-    finish_reason: Any = None
-
-
-_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=10**12)] | None  # as `as_count` has it
+    finish_reason: str | None = None
 
 
 class _OfInput(msgspec.Struct):
@@ -166,15 +166,29 @@ class _Told(msgspec.Struct):
 class _Chat(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Told | None = None
-    model: Any = None
-    id: Any = None
+    model: str | None = None
+    id: str | None = None
     rowmill_max_tokens: int | None = None
 
 
-class _OddChat(_Chat):
-    """A completion whose usage is told in another way."""
+class _OddMessage(msgspec.Struct):
+    content: str | list[Any] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
 
+
+class _OddChoice(msgspec.Struct):
+    message: _OddMessage | None = None
+    finish_reason: Any = None
+
+
+class _OddChat(msgspec.Struct):
+    choices: list[_OddChoice] | None = None
     usage: Any = None
+    model: Any = None
+    id: Any = None
+    rowmill_max_tokens: int | None = None
 
 
 _CHATS = msgspec.json.Decoder(_Chat)
@@ -185,7 +199,11 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 def read_completion(raw: RawReply) -> Reply | Failure:
     """Reads the body of a successful reply; whatever is no completion is UNREADABLE."""
     try:
-        chat = _chat(raw.body)
+        try:
+            chat = _CHATS.decode(raw.body)
+            usage = NO_USAGE if chat.usage is None else chat.usage.usage()
+        except msgspec.ValidationError:
+            chat, usage = _read_odd(raw.body)
     except (ValueError, RecursionError) as fault:
         return unreadable(why_unreadable(raw, fault), raw.body, raw.status)
     message = chat.choices[0].message if chat.choices else None
@@ -193,35 +211,37 @@ def read_completion(raw: RawReply) -> Reply | Failure:
         return unreadable(
             "the reply has no choices" if not chat.choices else "its choice is empty", raw.body, raw.status
         )
-    choice = chat.choices[0]
-    text, thought = message.content, None
-    if isinstance(text, list):
-        text, thought = _joined(text)
-    usage = chat.usage.usage() if type(chat.usage) is _Told else read_usage(chat.usage)
+    finish_reason, limit = chat.choices[0].finish_reason or None, chat.rowmill_max_tokens
+    if limit is not None and finish_reason == "length" and usage.output_tokens is not None:
+        finish_reason = "stop" if usage.output_tokens < limit else finish_reason  # short of the limit is an end
     return Reply(
-        text=text,
-        finish_reason=_finish(choice.finish_reason, usage, chat.rowmill_max_tokens),
-        reasoning=as_name(message.reasoning_content) or as_name(message.reasoning) or thought,
-        refusal=as_name(message.refusal),
-        usage=usage,
-        model=as_name(chat.model),
-        request_id=raw.headers.get("x-request-id") or as_name(chat.id),
+        message.content,
+        finish_reason,
+        message.reasoning_content or message.reasoning or None,
+        message.refusal or None,
+        usage,
+        chat.model or None,
+        raw.headers.get("x-request-id") or chat.id or None,
     )
 
 
-def _chat(body: bytes) -> _Chat:
-    try:
-        return _CHATS.decode(body)
-    except msgspec.ValidationError:
-        return _ODD_CHATS.decode(body)
+def _read_odd(body: bytes) -> tuple[_Chat, Usage]:
+    """The same where some field is of another type than most servers have it."""
+    odd = _ODD_CHATS.decode(body)
+    choices = None if odd.choices is None else [_regular(choice) for choice in odd.choices[:1]]
+    chat = _Chat(choices, None, as_name(odd.model), as_name(odd.id), odd.rowmill_max_tokens)
+    return chat, read_usage(odd.usage)
 
 
-def _finish(told: object, usage: Usage, most_tokens: int | None) -> str | None:
-    """The finish reason; a "length" short of the limit that was asked for (None: not doubted) is an end."""
-    tokens = usage.output_tokens
-    if told == "length" and most_tokens is not None and tokens is not None and tokens < most_tokens:
-        return "stop"
-    return as_name(told)
+def _regular(choice: _OddChoice) -> _Choice:
+    message = choice.message
+    if message is None:
+        return _Choice(None, as_name(choice.finish_reason))
+    text, thought = message.content, None
+    if isinstance(text, list):
+        text, thought = _joined(text)
+    reasoning = as_name(message.reasoning_content) or as_name(message.reasoning) or thought
+    return _Choice(_Message(text, reasoning, None, as_name(message.refusal)), as_name(choice.finish_reason))
 
 
 def as_name(value: object) -> str | None:
