@@ -107,7 +107,8 @@ class Health:
     def succeeded(self, state: RowState) -> None:
         """A reply came that shows a working server, whatever it says about the row."""
         self.oks += 1
-        self._last_ok_number = max(self._last_ok_number, state.send_number)
+        if state.send_number > self._last_ok_number:
+            self._last_ok_number = state.send_number
         if self._failing_attempts:
             self._failing_rows.clear()
             self._failing_attempts = 0

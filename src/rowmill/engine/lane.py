@@ -81,7 +81,7 @@ class Lane:
     @property
     def waiting(self) -> int:
         """Rows that wait for a retry."""
-        return len(self._waiting)
+        return len(self._waiting.entries)
 
     def why(self) -> str | None:
         """What the lane waits for, in words; None while it waits for nothing.  Safe from any thread."""
@@ -272,7 +272,7 @@ class Lane:
         """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
         if failure.kind not in SERVER_FAULTS or self.health.may_end(state):
             return False
-        return not self._exhausted() or len(self._waiting) + self.in_flight >= BREAKER_ROWS
+        return not self._exhausted() or len(self._waiting.entries) + self.in_flight >= BREAKER_ROWS
 
     def stop(self) -> None:
         """Admits nothing any more; what is in flight goes on."""
@@ -299,11 +299,11 @@ class Lane:
             return None
         if self.roster.is_shared and self.gate.is_waited_for:
             return None  # whoever waits at the gate holds a row that another lane could send
-        if self._waiting:
+        if self._waiting.entries:
             state = self._waiting.take_due(now)
             if state is not None:
                 return self._better_probe(state, now) if self.health.probing else state
-            if len(self._waiting) >= MOST_WAITING_ROWS + self.limit:
+            if len(self._waiting.entries) >= MOST_WAITING_ROWS + self.limit:
                 return None
         if not self.opening.is_over:
             on_trial = self.opening.held_rows

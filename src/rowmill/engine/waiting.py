@@ -19,40 +19,37 @@ class Entry(NamedTuple):
 
 
 class WaitingRows:
-    """A heap; rows that are due at the same time come out as they went in."""
+    """A heap, `entries`; rows that are due at the same time come out as they went in."""
 
     def __init__(self) -> None:
-        self._heap: list[Entry] = []
+        self.entries: list[Entry] = []
         self._order = count()
-
-    def __len__(self) -> int:
-        return len(self._heap)
 
     @property
     def first_due_s(self) -> float | None:
         """When the first row is due, None where none waits."""
-        return self._heap[0].due_s if self._heap else None
+        return self.entries[0].due_s if self.entries else None
 
     def add(self, state: RowState, due_s: float) -> None:
         """Lets a row wait until `due_s`."""
-        heapq.heappush(self._heap, Entry(due_s, next(self._order), state))
+        heapq.heappush(self.entries, Entry(due_s, next(self._order), state))
 
     def take_due(self, now: float) -> RowState | None:
         """Takes the first row out, where it is due."""
-        if self._heap and self._heap[0].due_s <= now:
-            return heapq.heappop(self._heap).state
+        if self.entries and self.entries[0].due_s <= now:
+            return heapq.heappop(self.entries).state
         return None
 
     def take(self, may_go: Callable[[RowState], bool]) -> RowState | None:
         """Takes one row out that may go, due or not."""
-        found = next((entry for entry in self._heap if may_go(entry.state)), None)
+        found = next((entry for entry in self.entries if may_go(entry.state)), None)
         if found is None:
             return None
-        self._heap.remove(found)
-        heapq.heapify(self._heap)
+        self.entries.remove(found)
+        heapq.heapify(self.entries)
         return found.state
 
     def drain(self) -> list[Entry]:
         """Takes all rows out, in order."""
-        entries, self._heap = sorted(self._heap, key=lambda entry: entry[:2]), []
+        entries, self.entries = sorted(self.entries, key=lambda entry: entry[:2]), []
         return entries
