@@ -7,6 +7,7 @@ where the numbers come from.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 
 _GAMMA = 1.02
@@ -16,22 +17,20 @@ _SCALE = 1.0 / math.log(_GAMMA)
 class Histogram:
     """Counts positive numbers; `percentile(0.95)` is within 1 % of the true one."""
 
-    __slots__ = ("_buckets", "count")
+    __slots__ = ("_buckets",)
 
     def __init__(self, buckets: Mapping[int, int] | None = None) -> None:
-        self._buckets: dict[int, int] = dict(buckets or {})
-        self.count = sum(self._buckets.values())
+        self._buckets = defaultdict(int, buckets or {})
 
     def add(self, value: float) -> None:
-        bucket = math.ceil(math.log(value if value > 1e-6 else 1e-6) * _SCALE)
-        self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
-        self.count += 1
+        self._buckets[math.ceil(math.log(value if value > 1e-6 else 1e-6) * _SCALE)] += 1
 
     def percentile(self, share: float) -> float | None:
         """The value below which `share` (0 to 1) of the numbers lie; None before the first."""
-        if not self.count:
+        count = sum(self._buckets.values())
+        if not count:
             return None
-        rank = share * (self.count - 1)
+        rank = share * (count - 1)
         below = 0
         for bucket in sorted(self._buckets):
             below += self._buckets[bucket]
@@ -46,5 +45,4 @@ class Histogram:
     def merge(self, other: Histogram) -> None:
         """Adds the counts of another."""
         for bucket, count in other.buckets().items():
-            self._buckets[bucket] = self._buckets.get(bucket, 0) + count
-        self.count += other.count
+            self._buckets[bucket] += count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -124,7 +124,7 @@ class Tally:
         self.ended_s: float | None = None
         self.session_rows = 0
         self.session_bad = 0
-        self.counts: Counter[str] = Counter(before.counts)
+        self.counts = defaultdict(int, before.counts)
         self.latencies = Histogram()
         self._ticks: deque[tuple[float, int]] = deque(maxlen=WINDOW_S + 1)
 

@@ -189,7 +189,8 @@ def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> 
     if cost_usd is None and not worst_usd and lane.config.worst_usd is not None and state.request is not None:
         worst_usd = lane.config.worst_usd(state.request)
     lane.tally.paid(cost_usd, worst_usd)
-    desk.purse.settle(state.reserved_usd, cost_usd)
+    if desk.purse.budget is not None:
+        desk.purse.settle(state.reserved_usd, cost_usd)
 
 
 def _read_new(

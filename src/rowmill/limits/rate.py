@@ -129,9 +129,7 @@ class RateLimiter:
         """Admits one request where nothing limits; not every one needs to be estimated."""
         if need is not None:
             self._last_need = need
-        window = self._window
-        window.advance(now)
-        return Reservation(UNWEIGHED, now, window.count())
+        return Reservation(UNWEIGHED, now, self._window.count(now))
 
     def settle(self, held: Reservation, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
         """The server took the request; what it used replaces what was reserved, None keeps it."""

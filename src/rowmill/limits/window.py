@@ -15,13 +15,14 @@ class Window:
     sixtieths more.
     """
 
-    __slots__ = ("_buckets", "_newest", "_next_s", "bucket_s", "used")
+    __slots__ = ("_buckets", "_current", "_newest", "_next_s", "bucket_s", "used")
 
     def __init__(self, quantities: int, window_s: float) -> None:
         self.bucket_s = window_s / BUCKETS
         self.used = [0] * quantities
         self._buckets = [[0] * quantities for _ in range(KEPT)]
         self._newest = 0
+        self._current = self._buckets[0]
         self._next_s = self.bucket_s
 
     def advance(self, now: float) -> None:
@@ -37,24 +38,25 @@ class Window:
                     used[place] -= amount
                     old[place] = 0
         self._newest = bucket
+        self._current = self._buckets[bucket % KEPT]
         self._next_s = (bucket + 1) * self.bucket_s
 
     def add(self, amounts: Sequence[int]) -> int:
-        """Counts amounts at the moment of the last `advance`; returns the bucket for `correct`."""
-        newest = self._newest
-        sums, used = self._buckets[newest % KEPT], self.used
+        """Counts amounts at the moment of the last `advance`; returns the bucket for `replace`."""
+        sums, used = self._current, self.used
         for place, amount in enumerate(amounts):
             if amount:
                 sums[place] += amount
                 used[place] += amount
-        return newest
+        return self._newest
 
-    def count(self) -> int:
-        """Adds 1 of the first quantity and nothing of the others."""
-        newest = self._newest
-        self._buckets[newest % KEPT][0] += 1
+    def count(self, now: float) -> int:
+        """Adds 1 of the first quantity and nothing of the others; returns the bucket for `replace`."""
+        if now >= self._next_s:
+            self.advance(now)
+        self._current[0] += 1
         self.used[0] += 1
-        return newest
+        return self._newest
 
     def weigh(self, amounts: Sequence[int]) -> None:
         """Adds amounts of all but the first quantity for each 1 of that."""
