@@ -102,7 +102,7 @@ def _parted(reply: Reply, schema: AnswerSchema | None) -> tuple[str | None, str 
     if not text and reasoning and not reply.refusal and reply.finish_reason in (None, "stop"):
         # Everything came as reasoning: the server looked for the end of thoughts that never began.
         text, reasoning = reasoning, None
-    if not text or ("</think" not in text and "<think" not in text):
+    if not text or "<" not in text or ("</think" not in text and "<think" not in text):
         return text, reasoning
     if schema is not None and not isinstance(schema.read(text), str):
         return text, reasoning  # the tag stands inside a valid answer

@@ -281,6 +281,24 @@ def test_errors_are_told_apart_before_reading() -> None:
     assert throttled.kind is FailureKind.THROTTLED
 
 
+@pytest.mark.parametrize("content", ["an answer", ["an answer"]], ids=["plain", "odd"])
+@pytest.mark.parametrize(
+    ("of_chat", "of_choice"),
+    [({"error": {"code": 500}}, {}), ({"error": "x"}, {}), ({"object": "error"}, {}), ({}, {"error": {"code": 502}})],
+)
+def test_an_error_beside_an_answer_is_an_error(
+    content: object, of_chat: dict[str, object], of_choice: dict[str, object]
+) -> None:
+    assert isinstance(read({"choices": [{"message": {"content": content}, **of_choice}], **of_chat}), Failure)
+
+
+@pytest.mark.parametrize("nothing", [None, {}, "", False])
+def test_an_error_that_says_nothing_is_none(nothing: object) -> None:
+    seen = read({"choices": [{"message": {"content": "an answer"}, "error": nothing}], "error": nothing})
+    assert isinstance(seen, Reply)
+    assert seen.text == "an answer"
+
+
 @given(st.binary(max_size=200))
 def test_no_body_whatever_makes_an_exception(content: bytes) -> None:
     found = read_completion(raw(content))

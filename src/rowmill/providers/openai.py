@@ -69,8 +69,12 @@ class OpenAIProvider:
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """See `ports.Provider`."""
+        if raw.status == OK:
+            reply = _read_plain(raw)
+            if reply is not None:
+                return reply
         failure = classify(raw.status, raw.headers, raw.body, now=self._unix_time())
-        return failure if failure is not None else read_completion(raw)
+        return failure if failure is not None else _read_odd(raw)
 
     def reload_credentials(self) -> bool:
         """Reads the key again; True when it changed.  Raises JobError when it is gone."""
@@ -114,8 +118,8 @@ def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[s
 
 # --- replies -----------------------------------------------------------------------------------------------
 
-# Only what is needed is decoded.  Fields of which servers disagree about the type are first taken as most have them,
-# and only where that does not fit as they come.
+# Only what is needed is decoded.  Most servers agree about the types, so a reply is first read by these; one that does
+# not fit, or tells of an error, is read again as it comes.
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, lt=10**12)] | None  # as `as_count` has it
 
@@ -130,6 +134,7 @@ class _Message(msgspec.Struct):
 class _Choice(msgspec.Struct):
     message: _Message | None = None
     finish_reason: str | None = None
+    error: Any = None
 
 
 class _OfInput(msgspec.Struct):
@@ -168,6 +173,8 @@ class _Chat(msgspec.Struct):
     usage: _Told | None = None
     model: str | None = None
     id: str | None = None
+    object: str | None = None
+    error: Any = None
     rowmill_max_tokens: int | None = None
 
 
@@ -198,25 +205,26 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 def read_completion(raw: RawReply) -> Reply | Failure:
     """Reads the body of a successful reply; whatever is no completion is UNREADABLE."""
+    return _read_plain(raw) or _read_odd(raw)
+
+
+def _read_plain(raw: RawReply) -> Reply | None:
+    """A completion as most servers tell it; None for whatever has to be looked at more closely."""
     try:
-        try:
-            chat = _CHATS.decode(raw.body)
-            usage = NO_USAGE if chat.usage is None else chat.usage.usage()
-        except msgspec.ValidationError:
-            chat, usage = _read_odd(raw.body)
-    except (ValueError, RecursionError) as fault:
-        return unreadable(why_unreadable(raw, fault), raw.body, raw.status)
-    message = chat.choices[0].message if chat.choices else None
-    if chat.choices is None or message is None:
-        return unreadable(
-            "the reply has no choices" if not chat.choices else "its choice is empty", raw.body, raw.status
-        )
-    finish_reason, limit = chat.choices[0].finish_reason or None, chat.rowmill_max_tokens
-    if limit is not None and finish_reason == "length" and usage.output_tokens is not None:
-        finish_reason = "stop" if usage.output_tokens < limit else finish_reason  # short of the limit is an end
+        chat = _CHATS.decode(raw.body)
+    except (ValueError, RecursionError):
+        return None
+    if not chat.choices or chat.error or chat.object == "error":
+        return None
+    choice = chat.choices[0]
+    message = choice.message
+    if message is None or choice.error:
+        return None
+    usage = NO_USAGE if chat.usage is None else chat.usage.usage()
+    finish_reason = choice.finish_reason or None
     return Reply(
         message.content,
-        finish_reason,
+        finish_reason if chat.rowmill_max_tokens is None else _ended(finish_reason, usage, chat.rowmill_max_tokens),
         message.reasoning_content or message.reasoning or None,
         message.refusal or None,
         usage,
@@ -225,23 +233,37 @@ def read_completion(raw: RawReply) -> Reply | Failure:
     )
 
 
-def _read_odd(body: bytes) -> tuple[_Chat, Usage]:
-    """The same where some field is of another type than most servers have it."""
-    odd = _ODD_CHATS.decode(body)
-    choices = None if odd.choices is None else [_regular(choice) for choice in odd.choices[:1]]
-    chat = _Chat(choices, None, as_name(odd.model), as_name(odd.id), odd.rowmill_max_tokens)
-    return chat, read_usage(odd.usage)
-
-
-def _regular(choice: _OddChoice) -> _Choice:
-    message = choice.message
-    if message is None:
-        return _Choice(None, as_name(choice.finish_reason))
+def _read_odd(raw: RawReply) -> Reply | Failure:
+    """The same with fields of any type."""
+    try:
+        chat = _ODD_CHATS.decode(raw.body)
+    except (ValueError, RecursionError) as fault:
+        return unreadable(why_unreadable(raw, fault), raw.body, raw.status)
+    message = chat.choices[0].message if chat.choices else None
+    if chat.choices is None or message is None:
+        return unreadable(
+            "the reply has no choices" if not chat.choices else "its choice is empty", raw.body, raw.status
+        )
     text, thought = message.content, None
     if isinstance(text, list):
         text, thought = _joined(text)
-    reasoning = as_name(message.reasoning_content) or as_name(message.reasoning) or thought
-    return _Choice(_Message(text, reasoning, None, as_name(message.refusal)), as_name(choice.finish_reason))
+    usage = read_usage(chat.usage)
+    return Reply(
+        text,
+        _ended(as_name(chat.choices[0].finish_reason), usage, chat.rowmill_max_tokens),
+        as_name(message.reasoning_content) or as_name(message.reasoning) or thought,
+        as_name(message.refusal),
+        usage,
+        as_name(chat.model),
+        raw.headers.get("x-request-id") or as_name(chat.id),
+    )
+
+
+def _ended(finish_reason: str | None, usage: Usage, most_tokens: int | None) -> str | None:
+    """The finish reason; a "length" short of the limit that was asked for (None: not doubted) is an end."""
+    tokens = usage.output_tokens
+    is_short = most_tokens is not None and tokens is not None and tokens < most_tokens
+    return "stop" if is_short and finish_reason == "length" else finish_reason
 
 
 def as_name(value: object) -> str | None:
