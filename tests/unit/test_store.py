@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -314,6 +315,43 @@ def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(pat
     writer.snapshot = None
     writer.close("finished")
     assert answers(path) == [(text, f"answer to {text}") for text in texts]
+
+
+def test_an_output_counts_as_written_no_more_also_where_the_first_commit_failed(path: Path) -> None:
+    def full_disk(connection: sqlite3.Connection) -> None:
+        writer.break_seal(connection)
+        raise OSError("no space is left")
+
+    session(path, chunks_of(list("abc")), answer=0)
+    writer = Writer(path)
+    writer.do(lambda connection: changes.remember_written(connection, "seal", "{}"))
+    writer.close(None)
+    writer = Writer(path)
+    asyncio.run(_begin(writer))
+    writer.save_outcome(outcome(0, "answer"))
+    assert isinstance(writer.submit(full_disk).exception(), OSError)
+    writer.close("finished")
+    reader = RunFileReader(path)
+    assert reader.fact("written") is None
+    assert sum(reader.totals().counts.values()) == 1
+    reader.close()
+
+
+def test_a_task_that_fails_is_undone_and_the_rest_of_the_commit_stands(path: Path) -> None:
+    def broken(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO meta VALUES ('half', 'done')")
+        raise RunFileError("no")
+
+    writer = Writer(path)
+    asyncio.run(_begin(writer))
+    writer.save_outcome(outcome(0, "answer"))
+    with pytest.raises(RunFileError, match="no"):
+        writer.do(broken)
+    writer.close("finished")
+    reader = RunFileReader(path)
+    assert reader.fact("half") is None
+    assert sum(reader.totals().counts.values()) == 1
+    reader.close()
 
 
 @pytest.mark.parametrize(("peak_in_flight", "most"), [(20, 1000), (2500, 2500)])

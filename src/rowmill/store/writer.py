@@ -110,7 +110,10 @@ class Writer:
             await waiter
 
     def submit(self, task: Task) -> Future[Any]:
-        """Has `task(connection)` run within the next commit; the future resolves after the commit."""
+        """Has `task(connection)` run within the next commit; the future resolves after the commit.
+
+        What the task raises ends the commit, and the run: see `do`.
+        """
         future: Future[Any] = Future()
         with self._swap:
             self._tasks.append((task, future))
@@ -118,8 +121,11 @@ class Writer:
         return future
 
     def do(self, task: Task) -> Any:
-        """Runs a task and waits for its commit; not for the engine's loop."""
-        future = self.submit(task)
+        """Runs a task and waits for its commit; not for the engine's loop.
+
+        Where the task raises a RowmillError, its changes are undone, the commit goes on and the error is raised here.
+        """
+        future = self.submit(lambda connection: _attempted(task, connection))
         self.hurry()
         return future.result()
 
@@ -178,14 +184,15 @@ class Writer:
         with self._swap:
             tasks, self._tasks = self._tasks, deque()
         done: list[tuple[Future[Any], Any]] = []
-        packer, lanes = self._packer, self._lanes.copy()
+        packer, lanes, seal_stands = self._packer, self._lanes.copy(), self._seal_stands
         self._error = None
         try:
             with connections.translated(self.path):
                 self._write(attempts, outcomes, tasks, done)
         except Exception as error:  # a full disk, damage or a bug: the run must hear of it and stop
             self._roll_back(error, tasks)
-            self._packer, self._lanes = packer, lanes  # a dictionary and lanes that were never committed
+            # A dictionary, lanes and a broken seal that were never committed.
+            self._packer, self._lanes, self._seal_stands = packer, lanes, seal_stands
             self._outcomes.extendleft(reversed(outcomes))
             self._attempts.extendleft(reversed(attempts))
         else:
@@ -207,7 +214,7 @@ class Writer:
     ) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for task, future in tasks:
-            done.append((future, _attempted(task, self._connection)))
+            done.append((future, task(self._connection)))
         if attempts:
             insert_attempts(self._connection, self._attempt_rows(attempts), [attempt.is_first for attempt in attempts])
         if outcomes:
@@ -216,14 +223,15 @@ class Writer:
             shown = self.snapshot()
             self._write_session(shown)
             self._most_uncommitted = most_uncommitted(shown["peak_in_flight"])
-        if outcomes and self._seal_stands:
+        if outcomes:
             self.break_seal(self._connection)
         self._connection.execute("COMMIT")
 
     def break_seal(self, connection: sqlite3.Connection) -> None:
         """The output no longer shows what is stored; part of every task that changes rows or input."""
-        connection.execute("DELETE FROM meta WHERE name = 'written'")
-        self._seal_stands = False
+        if self._seal_stands:
+            connection.execute("DELETE FROM meta WHERE name = 'written'")
+            self._seal_stands = False
 
     def _write_session(self, shown: Mapping[str, Any]) -> None:
         values = (
