@@ -14,7 +14,7 @@ import msgspec
 from rowmill.answers import Fallback
 from rowmill.errors import FailureKind
 from rowmill.limits.rate import Need, Reservation
-from rowmill.records import Answer, Failure, RawReply, Record, Request, Row, Status
+from rowmill.records import STATUS_OK, Answer, Failure, RawReply, Record, Request, Row, Status
 
 RETRIED = frozenset(
     {
@@ -158,7 +158,7 @@ def next_step(
     gives [0, 1).  Back-off is exponential with full jitter (Brooker, "Exponential Backoff And Jitter", 2015).
     """
     if type(seen) is Answer:
-        return Done(Status.OK, seen.values, None, seen.reasoning)
+        return Done(STATUS_OK, seen.values, None, seen.reasoning)
     assert isinstance(seen, Failure)
     if not charged:
         return Wait(random() * rules.backoff_s if seen.kind in UNPAUSED else 0.0, seen)

@@ -62,42 +62,47 @@ class Milk:
         self.expired_s = self._alarm.now_s
 
 
-def watching() -> tuple[Deadlines, Alarm]:
+def watching(ones: list[Milk]) -> tuple[Deadlines, Alarm]:
     alarm = Alarm()
-    return Deadlines(alarm, lambda: alarm.now_s), alarm  # type: ignore[arg-type]
+
+    def in_flight() -> list[Milk]:
+        return [one for one in ones if one.expired_s is None]
+
+    return Deadlines(alarm, in_flight, lambda: alarm.now_s), alarm  # type: ignore[arg-type]
 
 
 def test_each_deadline_is_met_within_20_ms_and_never_early() -> None:
-    deadlines, alarm = watching()
-    ones = [Milk(number * 0.007, alarm) for number in (3, 1, 200, 2, 90, 91)]
-    for one in ones:
-        deadlines.watch(one)
+    ones: list[Milk] = []
+    deadlines, alarm = watching(ones)
+    for number in (3, 1, 200, 2, 90, 91):
+        ones.append(Milk(number * 0.007, alarm))
+        deadlines.watch(ones[-1].deadline_s)
     alarm.advance(10.0)
     assert all(one.expired_s is not None and 0 <= one.expired_s - one.deadline_s <= 0.0201 for one in ones)
 
 
-def test_what_is_forgotten_does_not_expire() -> None:
-    deadlines, alarm = watching()
+def test_what_is_in_flight_no_more_does_not_expire() -> None:
+    ones: list[Milk] = []
+    deadlines, alarm = watching(ones)
     one = Milk(1.0, alarm)
-    deadlines.watch(one)
-    deadlines.forget(one)
+    ones.append(one)
+    deadlines.watch(one.deadline_s)
+    ones.clear()
     alarm.advance(2.0)
     assert one.expired_s is None
 
 
 def test_a_thousand_prompt_replies_need_one_timer() -> None:
-    deadlines, alarm = watching()
+    deadlines, alarm = watching([])
     for _ in range(1000):
         alarm.advance(alarm.now_s + 0.001)
-        one = Milk(alarm.now_s + 120.0, alarm)
-        deadlines.watch(one)
-        deadlines.forget(one)
+        deadlines.watch(alarm.now_s + 120.0)
     assert alarm.set_count == 1
 
 
-def test_no_timer_is_left_when_nothing_is_watched() -> None:
-    deadlines, alarm = watching()
-    deadlines.watch(Milk(1.0, alarm))
+def test_no_timer_is_left_when_nothing_is_in_flight() -> None:
+    deadlines, alarm = watching([])
+    deadlines.watch(1.0)
     alarm.advance(1.5)
     assert alarm.due_s is None
 

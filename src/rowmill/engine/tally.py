@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rowmill.errors import FailureKind
 from rowmill.histogram import Histogram
-from rowmill.records import Figures, LaneFigures, Outcome, Status, Usage
+from rowmill.records import STATUS_FAILED, Figures, LaneFigures, Outcome, Usage
 
 WINDOW_S = 10
 
@@ -132,7 +132,7 @@ class Tally:
         """Counts one row that has ended."""
         self.session_rows += 1
         self.counts[outcome.status] += 1
-        if outcome.status is Status.FAILED:
+        if outcome.status is STATUS_FAILED:
             self.session_bad += 1
         if outcome.latency_s is not None:
             self.latencies.add(outcome.latency_s)

@@ -57,11 +57,10 @@ class _SecondReplyError(Exception):
 class Connection(asyncio.Protocol):
     """Carries one exchange at a time, any number one after the other.
 
-    Invariant: with `_exchange` None nothing may arrive; what does closes the connection.
+    Invariant: with `exchange` None nothing may arrive; what does closes the connection.
     """
 
     __slots__ = (
-        "_exchange",
         "_has_head",
         "_headers",
         "_is_kept",
@@ -76,6 +75,7 @@ class Connection(asyncio.Protocol):
         "_status",
         "_transport",
         "_unsent",
+        "exchange",
         "freed_s",
         "is_open",
         "on_body",
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._exchange: Exchange | None = None
+        self.exchange: Exchange | None = None
         self._transport: asyncio.Transport
         self.is_open = False
         self._is_paused = False
@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
     def start(self, exchange: Exchange) -> None:
         """Sends the request, together with what else the loop's turn brings.  Only on a connection that is free."""
         exchange.carrier = self
-        self._exchange = exchange
+        self.exchange = exchange
         body = exchange.body
         if len(body) <= _ONE_WRITE_BYTES:
             self._outgoing = b"%b%d\r\n\r\n%b" % (exchange.head, len(body), body)
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
 
     def drop(self, exchange: Exchange, found: Failure | None) -> None:
         """See `exchange.Carrier`."""
-        if self._exchange is exchange:
+        if self.exchange is exchange:
             self._end(exchange, found)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         _probe_when_idle(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is None or self._outgoing:  # it answers nothing that was sent
             self.close()
             return
@@ -164,14 +164,14 @@ class Connection(asyncio.Protocol):
             self._end(exchange, _too_large(self._keeper.max_reply_bytes))
 
     def eof_received(self) -> None:
-        if self._exchange is not None and self._ends_with_the_connection():
+        if self.exchange is not None and self._ends_with_the_connection():
             self._status = self._parser.get_status_code()
             self._is_kept = False
-            self._finish(self._exchange)
+            self._finish(self.exchange)
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        exchange, self._exchange = self._exchange, None
+        exchange, self.exchange = self.exchange, None
         self.close()
         self._parser = None  # it holds methods of this object: a cycle
         self._unsent = None
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
         found: RawReply | Failure = reply
         if "content-encoding" in headers or len(body) > self._keeper.max_reply_bytes:
             found = _plain(reply, self._keeper.max_reply_bytes)
-        self._exchange = exchange.carrier = None
+        self.exchange = exchange.carrier = None
         if self._is_kept and self._unsent is None:
             self._status = self._read_bytes = 0
             self._has_head = False
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
         self._settle(exchange, found)
 
     def _end(self, exchange: Exchange, found: Failure | None) -> None:
-        self._exchange = exchange.carrier = None
+        self.exchange = exchange.carrier = None
         self.close()
         if found is not None:
             self._settle(exchange, found)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _APART_S = 0.02
 
@@ -25,27 +25,28 @@ class Deadlines:
     """One timer, set for the earliest deadline seen; a sweep expires what is due and finds the next.
 
     With equal timeouts and prompt replies that is one sweep a timeout, not a timer a request.  Sweeps are at
-    least 20 ms apart, so deadlines are met late by that much at most.
+    least 20 ms apart, so deadlines are met late by that much at most.  `in_flight` gives what a sweep looks through.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        in_flight: Callable[[], Iterable[Perishable]],
+        now: Callable[[], float] = perf_counter,
+    ) -> None:
         self._loop = loop
+        self._in_flight = in_flight
         self._now = now
-        self._watched: set[Perishable] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._next_s = inf
-        # The set's own method, as it is called once a request.
-        self.forget = self._watched.discard
 
-    def watch(self, one: Perishable) -> None:
-        """Expires `one` at its deadline unless it is forgotten before."""
-        self._watched.add(one)
-        if one.deadline_s < self._next_s:
-            self._arm(one.deadline_s, self._now())
+    def watch(self, deadline_s: float) -> None:
+        """Has a sweep at this deadline, at the latest."""
+        if deadline_s < self._next_s:
+            self._arm(deadline_s, self._now())
 
     def stop(self) -> None:
-        """Forgets all."""
-        self._watched.clear()
+        """No sweep comes any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._next_s = None, inf
@@ -59,9 +60,10 @@ class Deadlines:
     def _sweep(self) -> None:
         now_s = self._now()
         self._timer, self._next_s = None, inf
-        due = [one for one in self._watched if one.deadline_s <= now_s]
-        self._watched.difference_update(due)
-        if self._watched:
-            self._arm(max(min(one.deadline_s for one in self._watched), now_s + _APART_S), now_s)
-        for one in due:
-            one.expire()
+        in_flight = list(self._in_flight())
+        next_s = min((one.deadline_s for one in in_flight if one.deadline_s > now_s), default=inf)
+        if next_s < inf:
+            self._arm(max(next_s, now_s + _APART_S), now_s)
+        for one in in_flight:
+            if one.deadline_s <= now_s:
+                one.expire()

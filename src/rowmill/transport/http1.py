@@ -23,7 +23,7 @@ from rowmill.transport.pool import Pool, PoolLimits
 from rowmill.transport.roots import trusted_roots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rowmill.records import Failure, RawReply
     from rowmill.transport.places import Place
@@ -80,15 +80,13 @@ class DirectTransport:
         if self._is_closed:
             return failures.unreachable(route.place_name, "the transport is closed")
         exchange = Exchange(route.head, body, route.place_name, timeout_s, route.new_future())
-        self._deadlines.watch(exchange)
+        self._deadlines.watch(exchange.deadline_s)
         try:
             route.pool.submit(exchange)
             return await exchange.future
         except asyncio.CancelledError:
             exchange.abandon()
             raise
-        finally:
-            self._deadlines.forget(exchange)
 
     async def close(self) -> None:
         """Closes all connections; requests in flight fail."""
@@ -98,11 +96,15 @@ class DirectTransport:
         if self._loop is not None:
             self._deadlines.stop()
 
+    def _in_flight(self) -> Iterator[Exchange]:
+        for pool in self._pools.values():
+            yield from pool.exchanges()
+
     def _open_route(self, url: str, headers: Mapping[str, str]) -> _Route:
         """Raises ValueError for an address or a header that cannot be sent."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._deadlines = Deadlines(self._loop)
+            self._deadlines = Deadlines(self._loop, self._in_flight)
             self._outbox = Outbox(self._loop)
         place = place_of(url)
         head = request_head(url, place, headers)

@@ -16,7 +16,7 @@ from rowmill.records import Failure
 from rowmill.transport.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from rowmill.transport.dialer import Dialer
     from rowmill.transport.exchange import Exchange
@@ -70,6 +70,13 @@ class Pool:
         else:
             self._queue.append(exchange)
             self._open_more()
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """All that are queued or on a connection."""
+        yield from self._queue
+        for connection in self._connections:
+            if connection.exchange is not None:
+                yield connection.exchange
 
     async def close(self) -> None:
         """Closes all; returns when every socket is closed and no task is left."""
