@@ -81,6 +81,14 @@ class TableChunk:
         places = [list(self.columns).index(name) for name in held]
         return self._picked(held, places)
 
+    def cells(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
+        """The cells of these columns, all of which there must be, of one row at a time; none may be faulted."""
+        places = [list(self.columns).index(name) for name in names]
+        if len(places) == 1:
+            place = places[0]
+            return ((row[place],) for row in self.rows)
+        return map(itemgetter(*places), self.rows)
+
     def _picked(self, names: list[str], places: list[int]) -> Iterator[Mapping[str, Any]]:
         if len(places) == 1:
             name, place = names[0], places[0]
