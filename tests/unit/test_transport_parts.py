@@ -7,6 +7,7 @@ import gzip
 import zlib
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any, cast
 
 import pytest
@@ -200,7 +201,7 @@ def test_only_so_many_connections_are_opened_at_once() -> None:
         pool = Pool(dialer, PoolLimits(10.0, None, 1000, 30.0), HeaderNames(), Outbox(loop), loop)  # type: ignore[arg-type]
         for _ in range(500):
             ending: asyncio.Future[RawReply | Failure] = loop.create_future()
-            pool.submit(Exchange(b"", b"", "x:1", 5.0, ending))
+            pool.submit(Exchange(b"", b"", "x:1", 5.0, perf_counter() + 5.0, ending))
         await asyncio.sleep(0)
         await pool.close()
         return dialer.dialled
@@ -272,7 +273,7 @@ def test_a_request_whose_connection_is_lost_before_it_left_goes_to_another(lose:
         limits = PoolLimits(10.0, None, 1000, 30.0)
         pool = Pool(cast("Dialer", Dialler()), limits, HeaderNames(), Outbox(loop), loop)
         ending: asyncio.Future[RawReply | Failure] = loop.create_future()
-        pool.submit(Exchange(b"POST / HTTP/1.1\r\ncontent-length: ", b"{}", "x:1", 5.0, ending))
+        pool.submit(Exchange(b"POST / HTTP/1.1\r\ncontent-length: ", b"{}", "x:1", 5.0, perf_counter() + 5.0, ending))
         await asyncio.sleep(0)
         lose(opened[0].connection)
         await turns()

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from rowmill.limits.learned import LearnedRate
 from rowmill.limits.schedule import Schedule
 from rowmill.limits.window import BUCKETS, Window
@@ -49,15 +51,12 @@ class Limits:
         return Limits(*(theirs if mine is None else mine for mine, theirs in pairs))
 
 
-class Reservation:
+class Reservation(msgspec.Struct, eq=False, gc=False):
     """What is held for one request until it is settled or given back; opaque."""
 
-    __slots__ = ("amounts", "at_s", "bucket")
-
-    def __init__(self, amounts: Sequence[int], at_s: float, bucket: int) -> None:
-        self.amounts = amounts
-        self.at_s = at_s
-        self.bucket = bucket
+    amounts: Sequence[int]
+    at_s: float
+    bucket: int
 
 
 class Binding(NamedTuple):

@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange) -> None:
         self.freed_s = now_s = perf_counter()
         names = self._keeper.header_names
-        headers = {names[name]: value.decode("latin-1") for name, value in self._headers.items()}
+        headers = {name: value.decode("latin-1") for raw, value in self._headers.items() if (name := names[raw])}
         pieces = self._pieces
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         reply = RawReply(self._status, headers, body, now_s - self._sent_s)
@@ -265,8 +265,7 @@ class Connection(asyncio.Protocol):
     def _ends_with_the_connection(self) -> bool:
         if not self._has_head:
             return False
-        names = self._keeper.header_names
-        return not {"content-length", "transfer-encoding"} & {names[name] for name in self._headers}
+        return not {b"content-length", b"transfer-encoding"} & {name.lower() for name in self._headers}
 
     def _write_on(self) -> None:
         while self._unsent is not None and not self._is_paused and self.is_open:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from rowmill import failures
 
@@ -20,34 +21,20 @@ class Carrier(Protocol):
         """Closes the connection if it still carries `exchange`, which ends with `found` (None: nobody listens)."""
 
 
-class Exchange:
-    """A request, where it is, and the future of its reply.
+class Exchange(msgspec.Struct, eq=False):
+    """A request, where it is, and the future of its reply; `deadline_s` is on `perf_counter`'s clock.
 
     Invariant: it is either queued (`carrier` None), on one connection, or over (`future` done).
     """
 
-    __slots__ = (
-        "body",
-        "carrier",
-        "deadline_s",
-        "future",
-        "head",
-        "is_second_try",
-        "place_name",
-        "timeout_s",
-    )
-
-    def __init__(
-        self, head: bytes, body: bytes, place_name: str, timeout_s: float, future: asyncio.Future[RawReply | Failure]
-    ) -> None:
-        self.head = head
-        self.body = body
-        self.place_name = place_name
-        self.timeout_s = timeout_s
-        self.deadline_s = perf_counter() + timeout_s
-        self.future = future
-        self.carrier: Carrier | None = None
-        self.is_second_try = False
+    head: bytes
+    body: bytes
+    place_name: str
+    timeout_s: float
+    deadline_s: float
+    future: asyncio.Future[RawReply | Failure]
+    carrier: Carrier | None = None
+    is_second_try: bool = False
 
     def expire(self) -> None:
         """The deadline has passed."""

@@ -17,13 +17,38 @@ _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 _OURS = frozenset({"connection", "content-length", "transfer-encoding"})
 _AS_THEY_ARE = "!#$%&'()*+,/:;=?@[]~"
 _MOST_NAMES = 1000
+# Of replies: what says how a reply travels or is for a browser.  Nobody here asks for it, so it is not decoded.
+_PASSED_OVER = frozenset(
+    {
+        "access-control-allow-origin",
+        "access-control-expose-headers",
+        "alt-svc",
+        "cf-cache-status",
+        "cf-ray",
+        "connection",
+        "content-length",
+        "keep-alive",
+        "server",
+        "set-cookie",
+        "strict-transport-security",
+        "transfer-encoding",
+        "vary",
+        "via",
+        "x-content-type-options",
+    }
+)
 
 
 class HeaderNames(dict[bytes, str]):
-    """A name as it came -> in lower case; each made once, as a server sends the same ones with every reply."""
+    """A name as it came -> in lower case, "" where nobody asks for it.
+
+    Each is made once, as a server sends the same ones with every reply.
+    """
 
     def __missing__(self, name: bytes) -> str:
         lower = name.lower().decode("latin-1")
+        if lower in _PASSED_OVER:
+            lower = ""
         if len(self) < _MOST_NAMES:
             self[name] = lower
         return lower

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from rowmill import failures
@@ -79,8 +80,9 @@ class DirectTransport:
                 return failures.unreachable(place_of(url).name, f"the address or a header is not valid: {fault}")
         if self._is_closed:
             return failures.unreachable(route.place_name, "the transport is closed")
-        exchange = Exchange(route.head, body, route.place_name, timeout_s, route.new_future())
-        self._deadlines.watch(exchange.deadline_s)
+        deadline_s = perf_counter() + timeout_s
+        self._deadlines.watch(deadline_s)
+        exchange = Exchange(route.head, body, route.place_name, timeout_s, deadline_s, route.new_future())
         try:
             route.pool.submit(exchange)
             return await exchange.future
