@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, compress
+from operator import itemgetter, not_
 from typing import Any
 
 Row = tuple[Any, ...]  # of a table; an attempt's begins with its input row's index << 16
@@ -34,10 +34,8 @@ OUTCOME_ID = "column1"
 
 def insert_attempts(connection: sqlite3.Connection, rows: Sequence[Row], are_first: Sequence[bool]) -> None:
     """A row's first attempt has a known id; where that is taken, and for others, the next one is looked up."""
-    firsts: list[Row] = []
-    later: list[Row] = []
-    for row, is_first in zip(rows, are_first, strict=True):
-        (firsts if is_first else later).append(row)
+    firsts = list(compress(rows, are_first))
+    later = [] if len(firsts) == len(rows) else list(compress(rows, map(not_, are_first)))
     for part in _parts(firsts):
         try:
             _insert(connection, INSERT_ATTEMPT, FIRST_ID, part)
