@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
+from time import process_time
 from typing import Any
 
 from bench.command import rowmill, write_reviews
@@ -26,6 +27,7 @@ PINS = Path(__file__).with_name("requirements-peers.txt")
 ROW_BYTES = 150
 PEER_TIMEOUT_S = 300
 WRK_S = 5
+LOOP_ADDITIONS = 2_000_000
 WRK_BODY = """wrk.method = "POST"
 wrk.headers["content-type"] = "application/json"
 wrk.body = '{"model":"bench","messages":[{"role":"user","content":"Label this review: %s"}]}'
@@ -87,7 +89,9 @@ def main(rounds: int = 3) -> None:
                 for who, found in _round(scenario, server, folder, python, failures):
                     measured[scenario.name].setdefault(who, []).append(found)
                     print(f"round {number + 1}, {scenario.name}: {who} {found['per_s']:,.0f}/s", flush=True)
-            keep("race", {"rounds": number + 1, "scenarios": _medians(measured), "failures": failures})
+            rounds_of_tier = measured[SCENARIOS[0].name]["rowmill"]
+            shown = {"scenarios": _medians(measured), "rounds_of_tier": rounds_of_tier, "failures": failures}
+            keep("race", {"rounds": number + 1, **shown})
 
 
 def _round(
@@ -112,7 +116,9 @@ def _rowmill(scenario: Scenario, url: str, ca_file: str, folder: Path) -> dict[s
         asked = ("-p", "Label this review: {{ text }}", "-m", "bench", "--url", url, "-o", f"{name}/out.jsonl")
         trusted = ("--ca-file", ca_file) if scenario.tls else ()
         flags = ("--in-flight", str(scenario.in_flight), "--json", "--quiet", *trusted)
+        before_ms = _loop_ms()
         ran = rowmill("run", f"{scenario.rows}.csv", *asked, *flags, folder=folder)
+        loop_ms = fmean((before_ms, _loop_ms()))
         result = ran.json()
         if result["counts"] != {"ok": scenario.rows}:
             raise RuntimeError(f"not every row was answered: {result['counts']}")
@@ -122,7 +128,18 @@ def _rowmill(scenario: Scenario, url: str, ca_file: str, folder: Path) -> dict[s
         "cpu_us": ran.cpu_s / scenario.rows * 1e6,
         "peak_mb": ran.peak_mb,
         "bytes": size / scenario.rows,
+        "loop_ms": loop_ms,
     }
+
+
+def _loop_ms(times: int = 10) -> float:
+    """Processor time of a loop that is always the same: how fast the machine is at the moment."""
+    began_s = process_time()
+    for _ in range(times):
+        total = 0
+        for number in range(LOOP_ADDITIONS):
+            total += number & 7
+    return (process_time() - began_s) / times * 1e3
 
 
 def _peer(python: Path, peer: str, url: str, requests: int, in_flight: int) -> dict[str, float]:

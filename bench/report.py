@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.race import SCENARIOS, Scenario, peers_python
+from bench.race import LOOP_ADDITIONS, SCENARIOS, Scenario, peers_python
 from bench.results import FOLDER, ROOT, kept
 
 DOCS = ROOT / "docs"
@@ -51,6 +51,7 @@ def main() -> None:
         )
     )
     if race is not None:
+        parts.append(_moments(race["rounds_of_tier"]))
         parts.append("![Requests a second, logarithmic](benchmarks.png)\n")
         parts += [_scenario(scenario, race) for scenario in SCENARIOS]
     if sizes is not None:
@@ -61,6 +62,19 @@ def main() -> None:
         parts.append("## Where the time goes\n\n[Flame graph](hot-path.svg), made by `python -m bench flames`.\n")
     (DOCS / "benchmarks.md").write_text("\n".join(parts).rstrip() + "\n")
     _plot(race, sizes)
+
+
+def _moments(rounds: Sequence[Mapping[str, float]]) -> str:
+    """What processor time depends on, besides the work."""
+    rows, loops = (_listed([f"{one[key]:.0f}" for one in rounds]) for key in ("cpu_us", "loop_ms"))
+    return (
+        f"Processor time depends on the moment, too: beside the rounds of {TIER.name}, whose rows took {rows} µs, one "
+        f"and the same loop of {LOOP_ADDITIONS:,} additions in Python took {loops} ms.\n"
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _machine(*found: Mapping[str, Any] | None) -> str:
