@@ -7,11 +7,13 @@ import gzip
 import zlib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
 import pytest
 
+from rowmill.errors import JobError
 from rowmill.records import Failure, RawReply
 from rowmill.transport import open_transport
 from rowmill.transport.connection import Connection
@@ -192,6 +194,17 @@ class NoAnswer:
         raise AssertionError
 
     async def close(self) -> None: ...
+
+
+def test_a_certificate_that_cannot_be_read_is_told_before_the_first_tls_request_and_else_not_missed(
+    tmp_path: Path,
+) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
+    environment = {"SSL_CERT_FILE": str(broken)}
+    with pytest.raises(JobError, match="certificate"):
+        open_transport("https://127.0.0.1:9/v1", environment=environment)
+    open_transport("http://127.0.0.1:9/v1", environment=environment)
 
 
 def test_only_so_many_connections_are_opened_at_once() -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 from rowmill.ports import Transport
 
@@ -25,19 +26,23 @@ def open_transport(
 ) -> Transport:
     """The transport for requests to `url`: the direct one, or the library's where a proxy stands in between.
 
-    `max_connections` None is no limit.  Raises JobError for a bad `ca_file`.
+    `max_connections` None is no limit.  Raises JobError for a bad `ca_file` or another certificate that cannot be read.
     """
     from rowmill.transport.lasting import import_for_good
     from rowmill.transport.places import place_of
     from rowmill.transport.proxies import goes_through_a_proxy
 
-    name = "pyreqwest" if goes_through_a_proxy(place_of(url), environment) else "direct"
+    place = place_of(url)
+    name = "pyreqwest" if goes_through_a_proxy(place, environment) else "direct"
     module, _, kind = TABLE[name].partition(":")
     load = import_for_good if name == "pyreqwest" and module not in sys.modules else import_module
-    opened: Transport = getattr(load(module), kind)(
+    opened: Any = getattr(load(module), kind)(
         connect_timeout_s=connect_timeout_s,
         ca_file=ca_file,
         max_connections=max_connections,
         environment=environment,
     )
-    return opened
+    if name == "direct" and place.scheme == "https":
+        opened.prepare_tls()
+    transport: Transport = opened
+    return transport
