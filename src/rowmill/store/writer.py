@@ -1,4 +1,4 @@
-"""The one thread that writes the run file: group commits, fsynced, 200 ms or some hundred replies apart.
+"""The one thread that writes the run file: group commits, fsynced, 200 ms or half of what may wait for one apart.
 
 It must not know what the records mean.  Everything before a commit's end can be lost to a kill, nothing after.
 """
