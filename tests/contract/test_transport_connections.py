@@ -173,6 +173,48 @@ def test_what_follows_a_reply_is_never_taken_for_the_next_one(wire: Wire, more: 
     assert [reply.body for reply in got if isinstance(reply, RawReply)] == [b"0", b"1", b"2"]
 
 
+HEAD = OK.removesuffix(b"ok")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "then", "body"),
+    [
+        ([HEAD + b"ab"], "keep", b"ab"),
+        ([HEAD[:9], HEAD[9:] + b"ab"], "keep", b"ab"),
+        ([HEAD, b"ab"], "keep", b"ab"),
+        ([HEAD + b"a", b"b"], "keep", b"ab"),
+        ([b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(OK), OK], "keep", OK),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"ab"], "keep", b"ab"),
+        ([HEAD + b"ab" + OK], "keep", b"ab"),
+        ([HEAD + b"ab"], "close", b"ab"),
+        ([HEAD + b"a"], "close", None),
+        ([HEAD], "close", None),
+        ([HEAD.replace(b": 2", b": 3") + b"ab"], "close", None),
+    ],
+)
+def test_a_head_that_came_before_is_no_promise_of_what_follows_it(
+    wire: Wire, pieces: list[bytes], then: str, body: bytes | None
+) -> None:
+    async def answer(talk: Talk) -> None:
+        if talk.number != 3:
+            await talk.write(OK)
+            return
+        for piece in pieces[:-1]:
+            await talk.write(piece)
+            await asyncio.sleep(0.02)  # so that the pieces come one by one
+        await replies(pieces[-1], then=then)(talk)
+
+    async def run() -> list[RawReply | Failure]:
+        transport = wire.transport()
+        async with wire.serving(answer) as server:
+            got = [await transport.send(server.url(), HEADERS, b"{}", 5.0) for _ in range(5)]
+            await transport.close()
+            return got
+
+    bodies = [reply.body if isinstance(reply, RawReply) else None for reply in wire.run(run())]
+    assert bodies == [b"ok", b"ok", body, b"ok", b"ok"]
+
+
 def test_a_server_that_refuses_a_large_body_early_is_heard(wire: Wire) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -196,3 +238,32 @@ def test_a_server_that_refuses_a_large_body_early_is_heard(wire: Wire) -> None:
     found = wire.run(run())
     assert isinstance(found, RawReply)
     assert found.status == 413
+
+
+def test_an_early_reply_with_a_head_that_came_before_does_not_keep_a_half_sent_request(wire: Wire) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+                if length > 100:
+                    writer.write(OK)
+                await reader.readexactly(length)
+                if length < 100:
+                    writer.write(OK)
+                await writer.drain()
+        writer.close()
+
+    async def run() -> list[RawReply | Failure]:
+        transport = wire.transport()
+        tls = wire.certificate and wire.certificate.context
+        listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+        place = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        url = f"{'https' if tls else 'http'}://{place}/"
+        got = [await transport.send(url, HEADERS, bytes(size), 5.0) for size in (2, 2, 40_000_000, 2, 2)]
+        await transport.close()
+        listener.close()
+        return got
+
+    bodies = [reply.body if isinstance(reply, RawReply) else None for reply in wire.run(run())]
+    assert bodies[:2] == bodies[3:] == [b"ok", b"ok"]

@@ -23,6 +23,7 @@ from rowmill.transport.encodings import TooLargeError, unpacked
 from rowmill.transport.exchange import Exchange
 from rowmill.transport.heads import HeaderNames
 from rowmill.transport.http1 import DirectTransport
+from rowmill.transport.known_heads import MOST_HEADS, KnownHeads
 from rowmill.transport.outbox import Outbox
 from rowmill.transport.places import place_of
 from rowmill.transport.pool import MOST_DIALLING, Pool, PoolLimits
@@ -302,3 +303,45 @@ def test_names_of_headers_are_remembered_up_to_a_bound() -> None:
     names = HeaderNames()
     assert [names[b"X-N%d" % number] for number in range(5000)][-1] == "x-n4999"
     assert len(names) == 1000
+
+
+def numbered(number: int) -> tuple[bytes, RawReply]:
+    head = b"HTTP/1.1 200 OK\r\nx-request-id: %d\r\ncontent-length: 2\r\n\r\n" % number
+    return head, RawReply(200, {"x-request-id": str(number)}, b"{}", 0.1)
+
+
+def test_a_head_is_known_by_all_its_bytes() -> None:
+    known = KnownHeads()
+    head, reply = numbered(7)
+    known.learn(head + b"{}", reply)
+    assert known.get(head) == (200, {"x-request-id": "7"}, 2)
+    assert known.get(numbered(8)[0]) is None
+
+
+def test_only_heads_with_a_body_of_the_length_they_tell_are_known() -> None:
+    known = KnownHeads()
+    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    known.learn(chunked + b"2\r\n{}\r\n0\r\n\r\n", RawReply(200, {}, b"{}", 0.1))
+    head, reply = numbered(7)
+    known.learn(b"HTTP/1.1 100 Continue\r\n\r\n" + head + b"{}", reply)
+    assert not known
+
+
+def test_heads_that_never_come_again_are_given_up() -> None:
+    known = KnownHeads()
+    for number in range(MOST_HEADS + 1):
+        head, reply = numbered(number)
+        known.learn(head + b"{}", reply)
+    assert not known
+    known.learn(head + b"{}", reply)
+    assert not known
+
+
+def test_heads_that_come_again_go_on_to_be_learned_up_to_a_bound() -> None:
+    known = KnownHeads()
+    for number in range(3 * MOST_HEADS):
+        head, reply = numbered(number)
+        known.learn(head + b"{}", reply)
+        known.hits += 1
+    assert len(known) == MOST_HEADS
+    assert numbered(3 * MOST_HEADS - 1)[0] in known

@@ -12,12 +12,14 @@ import httptools
 from rowmill import failures
 from rowmill.records import RawReply
 from rowmill.transport.encodings import TooLargeError, unpacked
+from rowmill.transport.known_heads import HEAD_END
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rowmill.records import Failure
     from rowmill.transport.exchange import Exchange
+    from rowmill.transport.known_heads import KnownHeads
     from rowmill.transport.outbox import Outbox
 
 _ONE_WRITE_BYTES = 64 * 1024
@@ -31,6 +33,7 @@ class Keeper(Protocol):
     """Who owns connections."""
 
     header_names: Mapping[bytes, str]
+    known_heads: KnownHeads
     max_reply_bytes: int
     outbox: Outbox
 
@@ -150,6 +153,15 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._outgoing:  # it answers nothing that was sent
             self.close()
             return
+        known = self._keeper.known_heads
+        if known and not self._read_bytes and self._unsent is None:
+            end = data.find(HEAD_END) + len(HEAD_END)
+            head = known.get(data[:end])
+            if head is not None and len(data) - end == head.body_bytes:
+                known.hits += 1
+                self.freed_s = now_s = perf_counter()
+                self._hand_over(exchange, RawReply(head.status, head.headers, data[end:], now_s - self._sent_s))
+                return
         self._read_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -159,7 +171,7 @@ class Connection(asyncio.Protocol):
                 return
             self._is_kept = False  # the reply is whole, what follows it is not one
         if self._status:
-            self._finish(exchange)
+            self._finish(exchange, data)
         elif self._read_bytes > self._keeper.max_reply_bytes + _HEAD_BYTES:
             self._end(exchange, _too_large(self._keeper.max_reply_bytes))
 
@@ -167,7 +179,7 @@ class Connection(asyncio.Protocol):
         if self.exchange is not None and self._ends_with_the_connection():
             self._status = self._parser.get_status_code()
             self._is_kept = False
-            self._finish(self.exchange)
+            self._finish(self.exchange, b"")
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -217,7 +229,8 @@ class Connection(asyncio.Protocol):
 
     # --- ends of an exchange ---
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, exchange: Exchange, last: bytes) -> None:
+        """The parser has read a whole reply; `last` is what came of it last."""
         self.freed_s = now_s = perf_counter()
         names = self._keeper.header_names
         headers = {name: value.decode("latin-1") for raw, value in self._headers.items() if (name := names[raw])}
@@ -227,19 +240,25 @@ class Connection(asyncio.Protocol):
         found: RawReply | Failure = reply
         if "content-encoding" in headers or len(body) > self._keeper.max_reply_bytes:
             found = _plain(reply, self._keeper.max_reply_bytes)
+        if not self._is_kept or self._unsent is not None:
+            self._end(exchange, found)
+            return
+        if found is reply and len(last) == self._read_bytes:
+            self._keeper.known_heads.learn(last, reply)
+        self._status = self._read_bytes = 0
+        self._has_head = False
+        self._headers.clear()
+        pieces.clear()
+        self._hand_over(exchange, found)
+
+    def _hand_over(self, exchange: Exchange, found: RawReply | Failure) -> None:
+        """Ends an exchange whose reply has left the connection as good as new."""
         self.exchange = exchange.carrier = None
-        if self._is_kept and self._unsent is None:
-            self._status = self._read_bytes = 0
-            self._has_head = False
-            self._is_used = True
-            self._headers.clear()
-            pieces.clear()
-            self._keeper.freed(self)
-        else:
-            self.close()
+        self._is_used = True
+        self._keeper.freed(self)
         self._settle(exchange, found)
 
-    def _end(self, exchange: Exchange, found: Failure | None) -> None:
+    def _end(self, exchange: Exchange, found: RawReply | Failure | None) -> None:
         self.exchange = exchange.carrier = None
         self.close()
         if found is not None:

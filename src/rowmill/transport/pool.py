@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rowmill import failures
 from rowmill.records import Failure
 from rowmill.transport.connection import Connection
+from rowmill.transport.known_heads import KnownHeads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +52,7 @@ class Pool:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.header_names = header_names
+        self.known_heads = KnownHeads()
         self.outbox = outbox
         self.max_reply_bytes = limits.max_reply_bytes
         self._dialer = dialer
