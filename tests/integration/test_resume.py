@@ -6,6 +6,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pytest
 from tests.workplace import Workplace, own_tokens
 
 from rowmill.simulator import Behaviour, Simulator
@@ -59,6 +60,29 @@ def test_rows_inserted_at_the_top_cost_only_their_own_requests(place: Workplace)
     assert place.request_total() == 1502
     assert own_tokens(place.output())
     assert [row["_row"] for row in place.output()] == list(range(1502))
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "words"),
+    [
+        (["--sample", "4"], [], "other rows of the input are chosen: 4 finished rows were found again among them"),
+        (["--where", "id | int > 3"], [], "other rows of the input are chosen: 6 finished rows were found again"),
+        ([], ["--where", "id | int > 3"], "6 finished rows were found again among them, 4 are no longer among them"),
+        (["--sample", "4"], ["--sample", "4"], ""),
+        ([], [], ""),
+    ],
+)
+def test_choosing_other_rows_is_told_from_an_input_that_has_changed(
+    place: Workplace, first: list[str], then: list[str], words: str
+) -> None:
+    place.write_rows(10)
+    assert place.run(*first).code == 0
+    ended = place.run(*then)
+    assert ended.code == 0
+    assert words in ended.err
+    assert ("found again" in ended.err) is bool(words)
+    assert "the input has changed" not in ended.err
+    assert max(place.requests().values()) == 1
 
 
 def test_a_changed_prompt_is_shown_and_refused_where_nobody_can_be_asked(place: Workplace) -> None:

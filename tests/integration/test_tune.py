@@ -47,7 +47,9 @@ def test_the_slots_are_found_and_the_rows_that_were_measured_are_not_sent_again(
     assert max(slots.requests().values()) == 1
     assert not (slots.folder / "out.jsonl").exists()
 
-    assert slots.run("--in-flight", "8").code == 0
+    ended = slots.run("--in-flight", "8")
+    assert ended.code == 0
+    assert f"other rows of the input are chosen: {sent} finished rows were found again among them" in ended.err
     assert slots.request_total() == 1_000
     assert max(slots.requests().values()) == 1
     assert own_tokens(slots.output())

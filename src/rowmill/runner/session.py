@@ -71,7 +71,7 @@ class Session:
         self._tally: Tally | None = None
         self._stopped: StopReason | None = None
         self._money: Budget | None = None
-        self.after_pilot = False
+        self.after_pilot = self.chooses_anew = False
         self._trial: Trial | None = None
         reader = RunFileReader(plan.run_file, checked=False)
         try:
@@ -191,7 +191,7 @@ class Session:
         if self.after_pilot and not matched.left:
             self._run.tell(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
             return
-        self._run.tell(found_again(matched))
+        self._run.tell(found_again(matched, chosen_anew=self.chooses_anew))
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
         return worst_case_of(self._plan.job, endpoint, provider.body)
@@ -253,11 +253,14 @@ class Session:
         }
 
 
-def found_again(matched: Matched) -> Notice:
-    """What the user is told where the input has changed."""
-    text = f"the input has changed: {matched.found:,} finished rows were found again in it"
+def found_again(matched: Matched, *, chosen_anew: bool = False) -> Notice:
+    """What the user is told where the input has changed, or other rows of it are asked for."""
+    why, it = (
+        ("other rows of the input are chosen", "among them") if chosen_anew else ("the input has changed", "in it")
+    )
+    text = f"{why}: {matched.found:,} finished rows were found again {it}"
     if matched.left:
-        text += f", {matched.left:,} are no longer in it (their replies stay in the run file)"
+        text += f", {matched.left:,} are no longer {it} (their replies stay in the run file)"
     return Notice(text)
 
 

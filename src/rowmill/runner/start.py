@@ -11,7 +11,7 @@ from rowmill.addresses import is_remote
 from rowmill.confusion import Accuracy
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
-from rowmill.job import AnswerSpec
+from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint, version_keys
 from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.places import exists
@@ -76,7 +76,7 @@ class Start:
         finally:
             reader.close()
         self.writer = self._make_writer()
-        self._after_pilot = False
+        self._after_pilot = self._chooses_anew = False
         self._versions: Mapping[str, int] = {}
         self._session: Session | None = None
         self._stopped: StopReason | None = None
@@ -127,7 +127,7 @@ class Start:
     def _prepared(self, prepare: Callable[[], object]) -> Session:
         prepare()
         session = Session(self.plan, self.endpoints, self.writer, self._chunks(), self._hint(), self.observers)
-        session.after_pilot = self._after_pilot
+        session.after_pilot, session.chooses_anew = self._after_pilot, self._chooses_anew
         self._session = session
         if self._stopped is not None:
             session.stop(self._stopped)
@@ -143,6 +143,7 @@ class Start:
         """Prepares a run over the whole input."""
         self.settle_versions(on_change, confirm)
         self._after_pilot = self.writer.do(changes.take_over_sample)
+        self._chooses_anew = self.writer.do(lambda c: changes.choose_rows(c, _choice_words(self.plan.job)))
 
     def settle_versions(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Compares the job with the one that finished rows were answered under; then makes it the file's job."""
@@ -302,6 +303,11 @@ class Found(NamedTuple):
 
 def _fallback_words(answer: AnswerSpec) -> str:
     return json.dumps([answer.fallback, sorted(answer.fallback_for)], sort_keys=True, ensure_ascii=False)
+
+
+def _choice_words(job: Job) -> str:
+    seed = None if job.sample is None else job.seed
+    return json.dumps([job.where, job.sample, seed, job.limit], ensure_ascii=False)
 
 
 def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:

@@ -31,6 +31,7 @@ STEP_S = 20.0
 FEWEST_ROWS = 5
 STEP_ENDS = (StopReason.FINISHED, StopReason.MAX_DURATION)
 TUNED = "tune"  # why a step's session ended, as `status` shows it
+CHOICE = "tune"  # see `changes.choose_rows`
 PENDING, FINISHED = 1, 2
 
 
@@ -145,6 +146,7 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
             pass
         if spool.rows_seen < rows_seen:
             writer.do(changes.end_sample)
+            writer.do(lambda c: changes.choose_rows(c, CHOICE))
     finally:
         writer.close(None)
     return pool

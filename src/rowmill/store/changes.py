@@ -118,6 +118,13 @@ def take_over_sample(connection: sqlite3.Connection) -> bool:
     return was_sampled
 
 
+def choose_rows(connection: sqlite3.Connection, choice: str) -> bool:
+    """Notes how the rows that come in next were chosen; whether those stored so far were chosen in another way."""
+    before = meta.get(connection, "choice")
+    meta.put(connection, "choice", choice)
+    return before is not None and before != choice
+
+
 def remember_written(connection: sqlite3.Connection, seal: str, accuracy: str) -> None:
     """Notes that the output stands as this run file would write it, and what its answers were worth.
 
