@@ -111,8 +111,10 @@ def running_server() -> Iterator[Server]:
     server = Server(folder, programs, _free_port(), user)
     try:
         server.make()
-        yield server
-        server.stop()
+        try:
+            yield server
+        finally:
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -81,13 +81,13 @@ class Workplace:
         """The usual run, left running."""
         return self.begin(*self.arguments(source, *more))
 
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """Any command, left running."""
         return subprocess.Popen(
             [sys.executable, "-m", "rowmill", *arguments],
             cwd=self.folder,
             env=self.environment,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

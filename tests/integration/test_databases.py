@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sqlite3
 import subprocess
 from typing import TYPE_CHECKING
@@ -99,6 +100,51 @@ def test_a_connection_cut_in_the_middle_of_writing_leaves_the_table_and_loses_no
     assert place.run(*asked).code == 0
     assert postgresql.value(f"SELECT count(*) FROM {table}") == 201
     assert place.request_total() == 200
+
+
+def interrupt(process: subprocess.Popen[str], server: Server) -> str:
+    """Ctrl-C while a statement waits; what the process said.  The server has nothing more to do for it."""
+    process.send_signal(signal.SIGINT)
+    code, err = finish(process)
+    assert code == 130, err
+    running = "application_name = 'rowmill' AND state = 'active' AND pid <> pg_backend_pid()"
+    assert server.value(f"SELECT count(*) FROM pg_stat_activity WHERE {running}") == 0
+    return err
+
+
+def test_an_interrupt_does_not_wait_for_the_first_rows(place: Workplace, postgresql: Server, table: str) -> None:
+    postgresql.sql(f"CREATE TABLE {table} (text text)", f"INSERT INTO {table} VALUES ('hi')")
+    with postgresql.locked(table):
+        process = place.start("--table", table, source=postgresql.url)
+        until(postgresql.waiting, process)
+        interrupt(process, postgresql)
+    assert place.request_total() == 0
+
+
+def test_an_interrupt_does_not_wait_for_the_next_rows(place: Workplace, postgresql: Server) -> None:
+    # The second column fills the driver's batches, so that rows come before the query hangs.
+    more = ", repeat('x', 2000) AS filling, CASE n WHEN 3500 THEN pg_sleep(600) END AS wait FROM"
+    process = place.start("--query", READ.format(most=4_999).replace(" FROM", more), source=postgresql.url)
+    until(lambda: place.request_total() == 3_000, process)
+    process.send_signal(signal.SIGINT)
+    code, err = finish(process)
+    assert code == 130
+    assert "rows       3,000 ok" in err
+    postgresql.cut()
+
+
+def test_an_interrupt_does_not_wait_for_the_output(place: Workplace, postgresql: Server, table: str) -> None:
+    place.write_rows(30)
+    write = ["-o", postgresql.url, "--table", table, "--mode", "upsert", "--id", "id"]
+    assert place.run(*write).code == 0
+    place.write_rows(40)
+    with postgresql.locked(table):
+        process = place.start(*write)
+        until(postgresql.waiting, process)
+        interrupt(process, postgresql)
+    assert place.run(*write).code == 0
+    assert tokens_are_own(postgresql, table, 40)
+    assert place.request_total() == 40
 
 
 def test_a_database_that_is_not_there_is_refused_before_anything_is_sent(place: Workplace) -> None:

@@ -56,6 +56,19 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_committed(tmp_path: Pat
         assert len(place.output("part.jsonl")) == 50
 
 
+def test_a_signal_does_not_wait_for_more_input(place: Workplace) -> None:
+    process = place.begin(*place.arguments("-"), stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    for number in range(2_500):
+        process.stdin.write(f'{{"id": {number}, "text": "[[row-{number}]]"}}\n')
+    process.stdin.flush()
+    until(lambda: place.request_total() >= 1_000, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.stdin.close()
+    assert "run the same command again" in (process.stderr.read() if process.stderr else "")
+
+
 def test_a_closed_pipe_ends_without_a_traceback(place: Workplace) -> None:
     place.write_rows(2000)
     place.run()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rowmill.databases import Address
 from rowmill.errors import DatabaseError
@@ -14,7 +16,10 @@ from rowmill.errors import DatabaseError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+
 BATCH_BYTES = 1 << 18
+CANCELLING_S = 5.0
 # A server that has vanished is noticed within about a minute; what the URL says about it goes before.
 _PATIENCE = {
     "connect_timeout": "10",
@@ -59,7 +64,7 @@ class PostgresqlConnection:
     def execute(self, sql: str) -> None:
         """Runs one statement."""
         with self._translated(), self._statement(sql) as statement:
-            statement.execute_update()
+            _awaited(statement, statement.execute_update)
 
     def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
         """What a small query gives."""
@@ -71,7 +76,7 @@ class PostgresqlConnection:
         import pyarrow as pa
 
         with self._translated(), self._statement(query) as statement:
-            return pa.schema(statement.execute_schema())
+            return pa.schema(_awaited(statement, statement.execute_schema))
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """What a query gives, streamed by COPY a few hundred kilobytes at a time, as fast as it is taken."""
@@ -79,9 +84,10 @@ class PostgresqlConnection:
 
         with self._translated(), self._statement(query) as statement:
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-            handle, _ = statement.execute_query()
+            handle, _ = _awaited(statement, statement.execute_query)
             with pa.RecordBatchReader.from_stream(handle) as reader:
-                yield from reader
+                while (batch := _awaited(statement, lambda: next(reader, None))) is not None:
+                    yield batch
 
     def ingest(self, table_name: str, table: pa.Table) -> None:
         """Appends to a temporary table by COPY."""
@@ -95,7 +101,7 @@ class PostgresqlConnection:
         with self._translated(), self._statement(None) as statement:
             statement.set_options(**options)
             statement.bind_stream(table.to_reader())
-            statement.execute_update()
+            _awaited(statement, statement.execute_update)
 
     @contextlib.contextmanager
     def _statement(self, sql: str | None) -> Iterator[Any]:
@@ -126,6 +132,32 @@ class PostgresqlConnection:
         except (Error, OSError, pa.ArrowException) as error:
             words = self._address.redact(_words(str(error)), os.environ)
             raise DatabaseError(words) from None
+
+
+def _awaited(statement: Any, call: Callable[[], T]) -> T:
+    """What `call` gives.  In the main thread it can be interrupted: the server is then told to end the statement.
+
+    The driver's calls do not return before the server answers, and a signal's handler waits for them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    ending: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            ending.set_result(call())
+        except BaseException as error:
+            ending.set_exception(error)
+
+    worker = threading.Thread(target=work, name="rowmill-statement", daemon=True)
+    worker.start()
+    try:
+        return ending.result()
+    finally:
+        if not ending.done():
+            with contextlib.suppress(Exception):  # the connection may be broken; it is closed next
+                statement.cancel()
+            worker.join(CANCELLING_S)
 
 
 def _url(address: Address) -> str:

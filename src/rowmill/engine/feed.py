@@ -17,11 +17,15 @@ class Feed:
     """Rows waiting for a worker.  At most about `rows_ahead` plus one chunk are in memory.
 
     `take` never blocks; `exhausted` turns true when every row has been taken and no more will come; `error` is what
-    broke the reading off.  Whoever waits for rows subscribes to be woken.
+    broke the reading off.  Whoever waits for rows subscribes to be woken.  `interrupt` has `chunks` end soon where it
+    waits for something.
     """
 
-    def __init__(self, chunks: Iterator[Sequence[Row]], rows_ahead: int) -> None:
+    def __init__(
+        self, chunks: Iterator[Sequence[Row]], rows_ahead: int, interrupt: Callable[[], None] = lambda: None
+    ) -> None:
         self._chunks = chunks
+        self._interrupt = interrupt
         self._rows: deque[Row] = deque()
         self._low_water = max(1, rows_ahead)
         self._room = threading.Semaphore(1)
@@ -61,6 +65,7 @@ class Feed:
     async def stop(self) -> None:
         """Ends the reading and waits for the thread, which first finishes the chunk it is at."""
         self._stopping = True
+        self._interrupt()
         self._room.release()
         if self._thread is not None:
             await self._closed.wait()

@@ -121,7 +121,7 @@ class Session:
         spool = self._make_spool(loop)
         router = self._plan.router
         ahead = sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD
-        feeds = {home: Feed(spool.pending(share), rows_ahead=ahead) for home, share in router.shares().items()}
+        feeds = {home: Feed(spool.pending(share), ahead, spool.stop) for home, share in router.shares().items()}
         tally = Tally(self._before, clock.now, lambda: spool.total if spool.total is not None else self._hint)
         self._tally = tally
         store = self._trial.store if self._trial else self._writer

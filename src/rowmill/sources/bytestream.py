@@ -49,7 +49,8 @@ def open_bytes(path: str, name: str, encoding: str | None) -> io.BufferedReader:
 
 def _open(path: str, name: str) -> BinaryIO:
     if path == "-":
-        return sys.stdin.buffer
+        # The reader above it locks itself while it waits, and a process that ends meanwhile would be aborted for it.
+        return getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
     try:
         return open_file(path, "sequential") if is_remote(path) else open(path, "rb")
     except OSError as error:
