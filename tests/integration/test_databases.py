@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
 import signal
 import sqlite3
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -145,6 +148,53 @@ def test_an_interrupt_does_not_wait_for_the_output(place: Workplace, postgresql:
     assert place.run(*write).code == 0
     assert tokens_are_own(postgresql, table, 40)
     assert place.request_total() == 40
+
+
+@pytest.mark.parametrize(
+    ("source", "query"),
+    [
+        (
+            "sqlite:///shop.db",
+            "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS text FROM c",
+        ),
+        ("duckdb:///shop.duckdb", "SELECT count(*) AS text FROM range(1000000000000) WHERE range % 7 = 3"),
+    ],
+)
+def test_an_interrupt_ends_a_query_of_a_file(place: Workplace, source: str, query: str) -> None:
+    sqlite3.connect(place.folder / "shop.db").execute("CREATE TABLE t (x)")
+    duckdb.connect(str(place.folder / "shop.duckdb")).close()
+    process = place.start("--query", query, source=source)
+    spent = os.sysconf("SC_CLK_TCK")
+    until(lambda: processor_ticks(process) > 3 * spent, process)  # a start takes half a second, so it is at the query
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+
+
+def processor_ticks(process: subprocess.Popen[str]) -> int:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_an_interrupt_does_not_wait_for_a_locked_file(place: Workplace) -> None:
+    place.write_rows(10)
+    file = place.folder / "shop.db"
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE t (id TEXT)")
+        connection.execute("BEGIN EXCLUSIVE")
+        process = place.start("-o", "sqlite:///shop.db", "--table", "t", "--mode", "upsert", "--id", "id")
+        until(lambda: file in opened(process), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(15) == 130  # the lock is waited for for 30 s
+    assert place.request_total() == 0
+
+
+def opened(process: subprocess.Popen[str]) -> set[Path]:
+    """The files that a process has open."""
+    found = set()
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(link.readlink())
+    return found
 
 
 def test_a_database_that_is_not_there_is_refused_before_anything_is_sent(place: Workplace) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # DuckDB would take most of the machine's memory; what does not fit goes to its temporary files.
 _SETTINGS = {"memory_limit": "1GB", "threads": "2"}
+_INTERRUPTED = "Query interrupted"
 
 
 @contextlib.contextmanager
@@ -29,6 +30,10 @@ def translated() -> Iterator[None]:
     except duckdb.Error as error:
         lines = str(error).strip().splitlines() or ["it failed"]
         raise DatabaseError(lines[0]) from None
+    except RuntimeError as error:
+        if str(error) == _INTERRUPTED:  # by Ctrl-C, which DuckDB looks for itself
+            raise KeyboardInterrupt from None
+        raise
 
 
 def connect(address: Address, *, reading: bool) -> duckdb.DuckDBPyConnection:

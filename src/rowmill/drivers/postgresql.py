@@ -5,21 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rowmill.databases import Address
+from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
-
 BATCH_BYTES = 1 << 18
-CANCELLING_S = 5.0
 # A server that has vanished is noticed within about a minute; what the URL says about it goes before.
 _PATIENCE = {
     "connect_timeout": "10",
@@ -64,7 +60,7 @@ class PostgresqlConnection:
     def execute(self, sql: str) -> None:
         """Runs one statement."""
         with self._translated(), self._statement(sql) as statement:
-            _awaited(statement, statement.execute_update)
+            awaited(statement.execute_update, statement.cancel)
 
     def rows(self, sql: str) -> Sequence[tuple[Any, ...]]:
         """What a small query gives."""
@@ -76,7 +72,7 @@ class PostgresqlConnection:
         import pyarrow as pa
 
         with self._translated(), self._statement(query) as statement:
-            return pa.schema(_awaited(statement, statement.execute_schema))
+            return pa.schema(awaited(statement.execute_schema, statement.cancel))
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """What a query gives, streamed by COPY a few hundred kilobytes at a time, as fast as it is taken."""
@@ -84,9 +80,9 @@ class PostgresqlConnection:
 
         with self._translated(), self._statement(query) as statement:
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(BATCH_BYTES)})
-            handle, _ = _awaited(statement, statement.execute_query)
+            handle, _ = awaited(statement.execute_query, statement.cancel)
             with pa.RecordBatchReader.from_stream(handle) as reader:
-                while (batch := _awaited(statement, lambda: next(reader, None))) is not None:
+                while (batch := awaited(lambda: next(reader, None), statement.cancel)) is not None:
                     yield batch
 
     def ingest(self, table_name: str, table: pa.Table) -> None:
@@ -101,7 +97,7 @@ class PostgresqlConnection:
         with self._translated(), self._statement(None) as statement:
             statement.set_options(**options)
             statement.bind_stream(table.to_reader())
-            _awaited(statement, statement.execute_update)
+            awaited(statement.execute_update, statement.cancel)
 
     @contextlib.contextmanager
     def _statement(self, sql: str | None) -> Iterator[Any]:
@@ -132,32 +128,6 @@ class PostgresqlConnection:
         except (Error, OSError, pa.ArrowException) as error:
             words = self._address.redact(_words(str(error)), os.environ)
             raise DatabaseError(words) from None
-
-
-def _awaited(statement: Any, call: Callable[[], T]) -> T:
-    """What `call` gives.  In the main thread it can be interrupted: the server is then told to end the statement.
-
-    The driver's calls do not return before the server answers, and a signal's handler waits for them.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return call()
-    ending: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            ending.set_result(call())
-        except BaseException as error:
-            ending.set_exception(error)
-
-    worker = threading.Thread(target=work, name="rowmill-statement", daemon=True)
-    worker.start()
-    try:
-        return ending.result()
-    finally:
-        if not ending.done():
-            with contextlib.suppress(Exception):  # the connection may be broken; it is closed next
-                statement.cancel()
-            worker.join(CANCELLING_S)
 
 
 def _url(address: Address) -> str:

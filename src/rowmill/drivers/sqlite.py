@@ -6,12 +6,15 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from urllib.parse import quote
 
 from rowmill.databases import Address
+from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError, StoreFullError
 
 BUSY_S = 30.0
+BUSY_STEP_S = 0.5  # a wait in the library cannot be interrupted
 
 
 @contextlib.contextmanager
@@ -37,4 +40,16 @@ def connect(address: Address, *, reading: bool) -> sqlite3.Connection:
         raise DatabaseError(f"there is no folder {path.absolute().parent}")
     url = f"file:{quote(str(path.absolute()))}?mode={'ro' if reading else 'rwc'}"
     with translated(address):
-        return sqlite3.connect(url, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(url, uri=True, timeout=BUSY_STEP_S, isolation_level=None, check_same_thread=False)
+
+
+def execute(connection: sqlite3.Connection, sql: str) -> sqlite3.Cursor:
+    """Runs a statement to its first row; Ctrl-C ends it.  Where the file is locked it waits for `BUSY_S`."""
+    until_s = monotonic() + BUSY_S
+    while True:
+        try:
+            return awaited(lambda: connection.execute(sql), connection.interrupt)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() >= until_s:
+                raise
+            sleep(BUSY_STEP_S)

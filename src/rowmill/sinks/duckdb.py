@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.databases import Address, Table
 from rowmill.drivers import duckdb
+from rowmill.drivers.waiting import awaited
 from rowmill.outputs import mark_of
 from rowmill.sinks.database import STAGE
 from rowmill.sinks.fitting import fitted
@@ -61,13 +62,12 @@ class DuckdbDialect:
 
     def execute(self, sql: str) -> None:
         with duckdb.translated():
-            self._connection.execute(sql)
+            awaited(lambda: self._connection.execute(sql), self._connection.interrupt)
 
     def rows(self, sql: str) -> Sequence[Any]:
         """What a small query gives."""
         with duckdb.translated():
-            found: Sequence[Any] = self._connection.execute(sql).fetchall()
-            return found
+            return awaited(lambda: self._connection.execute(sql).fetchall(), self._connection.interrupt)
 
     def emptied(self, table: Table) -> str:
         return f"DELETE FROM {table.quoted}"

@@ -64,12 +64,12 @@ class SqliteDialect:
 
     def execute(self, sql: str) -> None:
         with sqlite.translated(self._address):
-            self._connection.execute(sql)
+            sqlite.execute(self._connection, sql)
 
     def rows(self, sql: str) -> Sequence[Sequence[Any]]:
         """What a small query gives."""
         with sqlite.translated(self._address):
-            return self._connection.execute(sql).fetchall()
+            return sqlite.execute(self._connection, sql).fetchall()
 
     def emptied(self, table: Table) -> str:
         return f"DELETE FROM {table.quoted}"

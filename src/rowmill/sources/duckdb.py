@@ -8,6 +8,7 @@ from typing import Any
 
 from rowmill.databases import Address, quoted
 from rowmill.drivers import duckdb
+from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
 from rowmill.outputs import marked
 from rowmill.ports import Chunk
@@ -38,7 +39,7 @@ class DuckdbReader:
             kinds = [str(kind) for kind in relation.types]
             marks = [_MARKS.get(kind) for kind in kinds]
             relation = relation.project(", ".join(map(_column, relation.columns, kinds)))
-            yield from arrow_chunks(marked(batch, marks) for batch in relation.to_arrow_reader(1_000))
+            yield from arrow_chunks(marked(batch, marks) for batch in _batches(connection, relation))
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -51,6 +52,12 @@ class DuckdbReader:
         if relation is None:
             raise DatabaseError("the query gives no rows: it has to be a SELECT")
         return relation
+
+
+def _batches(connection: Any, relation: Any) -> Iterator[Any]:
+    reader = awaited(lambda: relation.to_arrow_reader(1_000), connection.interrupt)
+    while (batch := awaited(lambda: next(reader, None), connection.interrupt)) is not None:
+        yield batch
 
 
 def _column(name: str, kind: str) -> str:

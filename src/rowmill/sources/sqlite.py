@@ -33,12 +33,12 @@ class SqliteReader:
     def columns(self) -> Sequence[str]:
         """The names that the query gives."""
         with sqlite.translated(self._address), contextlib.closing(self._connect()) as connection:
-            return _names(connection.execute(self._query))
+            return _names(sqlite.execute(connection, self._query))
 
     def chunks(self) -> Iterator[Chunk]:
         """All its rows."""
         with sqlite.translated(self._address), contextlib.closing(self._connect()) as connection:
-            cursor = connection.execute(self._query)
+            cursor = sqlite.execute(connection, self._query)
             names = tuple(_names(cursor))
             yield from cut(
                 _measured(cursor, names), 0, lambda indices, rows, faults: CellChunk(indices, names, rows, faults)
