@@ -23,6 +23,7 @@ from langchain_core.runnables import RunnableLambda
 
 import rowmill
 from rowmill import runner
+from rowmill.runner.calling import ROWS_PER_PIECE
 
 NUMBERS = list(range(50))
 DOUBLED = [n * 2 for n in NUMBERS]
@@ -386,6 +387,26 @@ def test_what_breaks_the_rows_off_is_raised() -> None:
 
     with pytest.raises(LookupError, match="no more"):
         rowmill.map(rows(), call=double)
+
+
+def test_an_end_does_not_wait_for_rows_that_are_still_to_come() -> None:
+    asked, late = threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def rows() -> Iterator[int]:
+        yield from range(4 * ROWS_PER_PIECE)
+        asked.set()
+        waited.append(late.wait(20))
+
+    def leaving(n: int) -> int:
+        if n == 4 * ROWS_PER_PIECE - 1 and asked.wait(20):
+            raise SystemExit(5)
+        return n
+
+    with pytest.raises(SystemExit, match="5"):
+        rowmill.map(rows(), call=leaving)
+    assert not waited
+    late.set()
 
 
 # --- with a run file ---------------------------------------------------------------------------------------

@@ -6,11 +6,14 @@ It owns the reading thread and must not know where rows come from or what become
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from rowmill.records import Row
+
+PATIENCE_S = 1.0
 
 
 class Feed:
@@ -63,12 +66,16 @@ class Feed:
         return row
 
     async def stop(self) -> None:
-        """Ends the reading and waits for the thread, which first finishes the chunk it is at."""
+        """Ends the reading and waits for the thread, which first finishes the chunk it is at.
+
+        Not for long: what it reads may be somebody's generator that waits for anything.
+        """
         self._stopping = True
         self._interrupt()
         self._room.release()
         if self._thread is not None:
-            await self._closed.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), PATIENCE_S)
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         error: Exception | None = None
@@ -83,7 +90,8 @@ class Feed:
                 loop.call_soon_threadsafe(self._deliver, rows)
         except Exception as caught:  # whatever the reading raises is handed to the loop, which stops the run
             error = caught
-        loop.call_soon_threadsafe(self._end, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for this thread any more
+            loop.call_soon_threadsafe(self._end, error)
 
     def _next_rows(self) -> Sequence[Row]:
         for rows in self._chunks:

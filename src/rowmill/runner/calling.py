@@ -151,6 +151,7 @@ class Calls:
         self._outlet = Outlet(self._keep, {})
         self._run: Run | None = None
         self._stopped: StopReason | None = None
+        self._is_over = False
 
     def value(self, outcome: Outcome) -> Any:
         """What the call of a row that has ended well returned."""
@@ -190,6 +191,7 @@ class Calls:
         try:
             reason, message = await run.execute(RunLimits(first.job.max_duration_s, first.job.max_failure_rate))
         finally:
+            self._is_over = True  # the items' own iterator may come back later
             for provider in providers:
                 await provider.close()
         if outlet.fatal is not None:
@@ -228,7 +230,7 @@ class Calls:
     def _pieces(self) -> Iterator[Sequence[Row]]:
         """Invariant: a row's value has its place before the row is handed out."""
         items = iter(self._items)
-        while piece := list(islice(items, ROWS_PER_PIECE)):
+        while (piece := list(islice(items, ROWS_PER_PIECE))) and not self._is_over:
             first = len(self._values)
             self._values.extend([MISSING] * len(piece))
             yield [Row(index, {ITEM: item}) for index, item in enumerate(piece, first)]
