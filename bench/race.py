@@ -36,7 +36,10 @@ wrk.body = '{"model":"bench","messages":[{"role":"user","content":"Label this re
 
 @dataclass(frozen=True)
 class Scenario:
-    """`peers` maps scripts to the number of requests that each is given, so that none takes longer than the others."""
+    """`peers` maps scripts to the number of requests that each is given, so that none takes longer than the others.
+
+    `numbered`: each reply has headers of its own.
+    """
 
     name: str
     in_flight: int
@@ -44,11 +47,13 @@ class Scenario:
     rows: int
     peers: Mapping[str, int]
     tls: bool = False
+    numbered: bool = False
     limit: bool = True
 
 
 SCENARIOS = (
     Scenario("3,000 in flight, 200 ms", 3000, 200, 250_000, {}),
+    Scenario("3,000 in flight, 200 ms, numbered replies", 3000, 200, 250_000, {}, numbered=True, limit=False),
     Scenario(
         "128 in flight, no delay",
         128,
@@ -97,7 +102,7 @@ def main(rounds: int = 3) -> None:
 def _round(
     scenario: Scenario, server: Neutral, folder: Path, python: Path, failures: dict[str, str]
 ) -> Sequence[tuple[str, dict[str, float]]]:
-    url = server.url(scenario.delay_ms, tls=scenario.tls)
+    url = server.url(scenario.delay_ms, tls=scenario.tls, numbered=scenario.numbered)
     found = [("rowmill", _rowmill(scenario, url, server.ca_file, folder))]
     for peer, requests in scenario.peers.items():
         if peer in failures:

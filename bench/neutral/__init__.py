@@ -30,10 +30,10 @@ class Neutral:
     tls_port: int
     ca_file: str
 
-    def url(self, delay_ms: int, *, tls: bool = False) -> str:
-        """The base URL whose answers come after `delay_ms`."""
+    def url(self, delay_ms: int, *, tls: bool = False, numbered: bool = False) -> str:
+        """The base URL whose answers come after `delay_ms`, each with headers of its own where they are `numbered`."""
         address = f"https://127.0.0.1:{self.tls_port}" if tls else f"http://127.0.0.1:{self.plain_port}"
-        return f"{address}/after/{delay_ms}/v1"
+        return f"{address}/{'numbered' if numbered else 'after'}/{delay_ms}/v1"
 
 
 @contextmanager
