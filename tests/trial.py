@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, run_virtual
 
+from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
@@ -17,7 +18,6 @@ from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event
 from rowmill.limits.concurrency import START
 from rowmill.limits.rate import Limits, RateLimiter
-from rowmill.prompts import compile_prompt
 from rowmill.records import Failure, Message, Row
 from rowmill.steps import RetryRules
 

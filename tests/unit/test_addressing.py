@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rowmill.addressing import compile_address
-from rowmill.prompts import TemplateFault
+from rowmill.core.requests.prompts import TemplateFault
+from rowmill.core.requests.row_params import compile_address
 from rowmill.records import Row
 
 

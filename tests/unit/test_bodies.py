@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rowmill.bodies import PATHS, BatchBodies, batch_bodies, looks_like_batch
-from rowmill.prompts import TemplateFault
+from rowmill.core.requests.batch_lines import PATHS, BatchBodies, batch_bodies, looks_like_batch
+from rowmill.core.requests.prompts import TemplateFault
 from rowmill.records import Body, Row
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "→ 馬 😀"}]}

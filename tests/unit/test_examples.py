@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from rowmill.answers import compile_fallback, compile_schema
+from rowmill.core.requests.prompts import compile_prompt
 from rowmill.job import load_job
-from rowmill.prompts import compile_prompt
 from rowmill.records import Message, Row
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

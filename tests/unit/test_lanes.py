@@ -10,6 +10,7 @@ import pytest
 from tests.trial import failure
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
+from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
@@ -19,7 +20,6 @@ from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event, LaneParked
 from rowmill.limits.rate import Limits, RateLimiter
-from rowmill.prompts import compile_prompt
 from rowmill.records import Failure, Message, RawReply, Row, Status
 from rowmill.schemas import compile_schema
 from rowmill.steps import RetryRules

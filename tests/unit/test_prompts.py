@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.errors import JobError
-from rowmill.expressions import compile_expression
-from rowmill.prompts import (
+from rowmill.core.requests.expressions import compile_expression
+from rowmill.core.requests.prompts import (
     Prompt,
     TemplateFault,
     as_text,
     check_columns,
     compile_prompt,
 )
+from rowmill.errors import JobError
 from rowmill.records import Message, Row
 
 

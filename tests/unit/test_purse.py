@@ -7,6 +7,7 @@ import random
 import pytest
 from tests.virtual import FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
+from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
@@ -17,7 +18,6 @@ from rowmill.errors import FailureKind, StopReason
 from rowmill.limits.rate import RateLimiter
 from rowmill.limits.spend import Budget
 from rowmill.prices import Price, PriceSpec, Rates
-from rowmill.prompts import compile_prompt
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
 from rowmill.steps import RetryRules
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from rowmill.core.requests.expressions import compile_expression
+from rowmill.core.requests.routing import Route, Router
 from rowmill.errors import JobError
-from rowmill.expressions import compile_expression
-from rowmill.routing import Route, Router
 
 
 def when(text: str) -> Route:

@@ -12,11 +12,11 @@ import msgspec
 
 from rowmill.answers import AnswerSchema, read_answer, repair_messages, reply_text
 from rowmill.billing import attempt_cost
+from rowmill.core.requests.prompts import Prompt, TemplateFault
 from rowmill.engine.lane import Lane
 from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
-from rowmill.prompts import Prompt, TemplateFault
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
 from rowmill.steps import Done, Move, RetryRules, RowState, Wait, next_step
 

@@ -152,14 +152,14 @@ def sheet(value: Any) -> Any:
 
 
 def template(text: str) -> str:
-    from rowmill.prompts import check_template
+    from rowmill.core.requests.prompts import check_template
 
     _with_words(check_template, text)
     return text
 
 
 def expression(text: str) -> str:
-    from rowmill.expressions import compile_expression
+    from rowmill.core.requests.expressions import compile_expression
 
     _with_words(compile_expression, not_blank(text), "")
     return text
@@ -288,7 +288,7 @@ def params(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked_params(value: dict[str, Any], refused: Set[str]) -> dict[str, Any]:
-    from rowmill.expressions import is_template
+    from rowmill.core.requests.expressions import is_template
 
     for name, content in value.items():
         if name in refused:
@@ -306,7 +306,7 @@ def _checked_params(value: dict[str, Any], refused: Set[str]) -> dict[str, Any]:
 
 
 def _compile_params(value: dict[str, Any]) -> None:
-    from rowmill.expressions import compile_value
+    from rowmill.core.requests.expressions import compile_value
 
     compile_value(value)
 

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from rowmill import codec, failures
+from rowmill.core.requests.prompts import Prompt
 from rowmill.errors import FailureKind
-from rowmill.prompts import Prompt
 from rowmill.providers.threads import Threads
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row
 from rowmill.schemas import AnswerSchema

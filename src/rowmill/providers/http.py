@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from rowmill import failures
+from rowmill.core.requests.prompts import TemplateFault, compile_prompt
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import Transport
-from rowmill.prompts import TemplateFault, compile_prompt
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post

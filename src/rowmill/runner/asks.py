@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from rowmill.addressing import Address, compile_address
-from rowmill.bodies import batch_bodies
+from rowmill.core.requests.batch_lines import batch_bodies
+from rowmill.core.requests.expressions import compile_expression
+from rowmill.core.requests.prompts import Columns, Prompt, check_columns, check_names, compile_prompt
+from rowmill.core.requests.routing import Route, Router
+from rowmill.core.requests.row_params import Address, compile_address
 from rowmill.errors import JobError
-from rowmill.expressions import compile_expression
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import effective_params
 from rowmill.job.python_model import python_function
-from rowmill.prompts import Columns, Prompt, check_columns, check_names, compile_prompt
 from rowmill.providers.presets import load_presets
 from rowmill.records import Request, Row
-from rowmill.routing import Route, Router
 
 
 @dataclass(frozen=True, slots=True)

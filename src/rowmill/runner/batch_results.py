@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rowmill.bodies import ID
 from rowmill.collector import rare_collections
+from rowmill.core.requests.batch_lines import ID
 from rowmill.errors import RunFileError
 from rowmill.outputs.openai_batch import (
     RUN_BATCH,

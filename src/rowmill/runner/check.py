@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rowmill.core.requests.prompts import TemplateFault
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.ports import Chunk
-from rowmill.prompts import TemplateFault
 from rowmill.records import Row
 from rowmill.runner.destinations import check_place
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rowmill.bodies import BatchBodies
+from rowmill.core.requests.batch_lines import BatchBodies
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane

@@ -12,6 +12,7 @@ from typing import Any
 from rowmill import codec
 from rowmill.chunks import ObjectChunk
 from rowmill.codec import CodecError
+from rowmill.core.requests.routing import PlacedRouter
 from rowmill.errors import SourceError, StopReason
 from rowmill.job import EndpointSpec
 from rowmill.job.model import effective_params
@@ -20,7 +21,6 @@ from rowmill.providers.callable import AsItIs, Outlet, Passing
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import GOOD, Outcome, Result
-from rowmill.routing import PlacedRouter
 from rowmill.runner.asks import Ask, Asks
 from rowmill.runner.calling import IN_FLIGHT, ITEM, MISSING, Called, Target, error_of
 from rowmill.runner.lanes import Endpoint

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rowmill.chunks import row_keys
+from rowmill.core.requests.routing import Share
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Row
-from rowmill.routing import Share
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.chunktable import StoredChunk

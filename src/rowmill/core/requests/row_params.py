@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rowmill.core.requests.expressions import compile_value, is_template
+from rowmill.core.requests.prompts import Columns, TemplateFault
 from rowmill.errors import JobError
-from rowmill.expressions import compile_value, is_template
-from rowmill.prompts import Columns, TemplateFault
 from rowmill.records import Row
 
 # Parameters that are numbers in every dialect: a CSV cell is text, and servers refuse "64".

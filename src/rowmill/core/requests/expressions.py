@@ -11,8 +11,7 @@ from typing import Any
 
 from jinja2 import TemplateSyntaxError, Undefined, UndefinedError
 
-from rowmill.errors import JobError
-from rowmill.prompts import (
+from rowmill.core.requests.prompts import (
     Columns,
     advice,
     as_text,
@@ -24,6 +23,7 @@ from rowmill.prompts import (
     sandbox,
     used_columns,
 )
+from rowmill.errors import JobError
 from rowmill.records import Row
 
 _ONE_EXPRESSION = re.compile(r"\s*\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}\s*", re.DOTALL)

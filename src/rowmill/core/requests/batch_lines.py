@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowmill.chunks import encode_json
-from rowmill.prompts import Prompt, TemplateFault
+from rowmill.core.requests.prompts import Prompt, TemplateFault
 from rowmill.records import Body, Request, Row
 
 ID = "custom_id"
