@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, run_virtual
 
+from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
@@ -19,7 +20,6 @@ from rowmill.events import Event
 from rowmill.limits.concurrency import START
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.records import Failure, Message, Row
-from rowmill.steps import RetryRules
 
 
 def failure(kind: FailureKind, **fields: object) -> Failure:

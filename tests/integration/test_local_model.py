@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rowmill.answers import compile_schema, read_answer
+from rowmill.core.replies.answers import compile_schema, read_answer
 from rowmill.errors import FailureKind, JobError
 from rowmill.providers import local
 from rowmill.providers.local import LocalModel, LocalProvider, find_weights

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from rowmill.answers import compile_schema, read_answer
+from rowmill.core.replies.answers import compile_schema, read_answer
 from rowmill.errors import FailureKind
 from rowmill.ports import Provider
 from rowmill.providers.anthropic import AnthropicProvider

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rowmill.answers import AnswerSchema, compile_schema, read_answer
+from rowmill.core.replies.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai import OpenAIProvider

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.answers import (
+from rowmill.core.replies.answers import (
     AnswerSchema,
     compile_fallback,
     compile_schema,

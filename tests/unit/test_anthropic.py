@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.answers import AnswerSchema, compile_schema, read_answer
+from rowmill.core.replies.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind
 from rowmill.ports import Transport
 from rowmill.providers.anthropic import DEFAULT_MAX_TOKENS, AnthropicProvider

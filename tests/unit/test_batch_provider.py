@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.answers import read_answer
+from rowmill.core.replies.answers import read_answer
 from rowmill.errors import FailureKind
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai_batch import BatchProvider

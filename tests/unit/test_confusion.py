@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from rowmill.confusion import MOST_CLASSES, OTHER, Accuracy, FieldAccuracy
+from rowmill.core.replies.accuracy import MOST_CLASSES, OTHER, Accuracy, FieldAccuracy
 
 
 def counted(*pairs: tuple[object, object]) -> FieldAccuracy:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rowmill.answers import compile_fallback, compile_schema
+from rowmill.core.replies.answers import compile_fallback, compile_schema
 from rowmill.core.requests.prompts import compile_prompt
 from rowmill.job import load_job
 from rowmill.records import Message, Row

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowmill.core.replies.failures import classify, excerpt
 from rowmill.errors import FailureKind
-from rowmill.failures import classify, excerpt
 
 if TYPE_CHECKING:
     from rowmill.records import Failure

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.answers import AnswerSchema, compile_schema, read_answer
+from rowmill.core.replies.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind, JobError
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.http import HttpProvider, HttpShape, find, parse_path

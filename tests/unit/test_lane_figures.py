@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.figures import lane
 
 from rowmill.cli.status import status_lines
+from rowmill.core.replies.steps import RowState
 from rowmill.engine.health import Health
 from rowmill.engine.tally import LaneTally
 from rowmill.errors import FailureKind
 from rowmill.observers.summary import lane_object
 from rowmill.records import Failure, Row, Usage
-from rowmill.steps import RowState
 
 
 def refused(health: Health, failure: Failure, now: float) -> None:

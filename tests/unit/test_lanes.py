@@ -10,6 +10,8 @@ import pytest
 from tests.trial import failure
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
+from rowmill.core.replies.schemas import compile_schema
+from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
@@ -21,8 +23,6 @@ from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event, LaneParked
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.records import Failure, Message, RawReply, Row, Status
-from rowmill.schemas import compile_schema
-from rowmill.steps import RetryRules
 
 DOWN = failure(FailureKind.UNREACHABLE)
 GOOD = ok('{"label": "yes"}')

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.answers import compile_schema
+from rowmill.core.replies.answers import compile_schema
 from rowmill.errors import FailureKind
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai import OpenAIProvider, read_completion, read_usage

@@ -7,6 +7,7 @@ import random
 import pytest
 from tests.virtual import FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
+from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
@@ -19,7 +20,6 @@ from rowmill.limits.rate import RateLimiter
 from rowmill.limits.spend import Budget
 from rowmill.prices import Price, PriceSpec, Rates
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
-from rowmill.steps import RetryRules
 
 PRICE = Price(((0, Rates(0.0, 0.0, 0.0, 0.01, 0.01)),), "of the test")  # a cent for a token of output
 WORST_TOKENS = 10

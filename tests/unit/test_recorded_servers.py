@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from rowmill.answers import compile_schema, read_answer
+from rowmill.core.replies.answers import compile_schema, read_answer
+from rowmill.core.replies.failures import classify
 from rowmill.errors import FailureKind
-from rowmill.failures import classify
 from rowmill.providers.openai import read_completion
 from rowmill.records import Failure, RawReply, Reply, Usage
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rowmill.core.replies.schemas import AnswerSchema, compile_schema
 from rowmill.errors import JobError
-from rowmill.schemas import AnswerSchema, compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.virtual import FakeClock, run_virtual
 
+from rowmill.core.replies.steps import RowState
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.records import Message, Request, Row
 from rowmill.runner.lanes import Endpoint, gates, resolve_endpoints
-from rowmill.steps import RowState
 
 
 def endpoints(*settings: dict[str, Any]) -> list[Endpoint]:

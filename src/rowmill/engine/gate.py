@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from rowmill.core.replies.steps import RowState
 from rowmill.limits.headers import Announcements, announce_nothing
 from rowmill.limits.rate import Limits, RateLimiter, Reservation
 from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock
 from rowmill.records import Request, Usage
-from rowmill.steps import RowState
 
 # Where no limit is known, only some requests are estimated, so that the estimate is ready when one turns up.
 ESTIMATED_SENDS = 256

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from rowmill.core.replies.steps import RowState
 from rowmill.errors import FailureKind, StopReason
 from rowmill.records import Failure
-from rowmill.steps import RowState
 
 BREAKER_ATTEMPTS = 20
 BREAKER_ROWS = 10

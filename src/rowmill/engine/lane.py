@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from rowmill.core.replies.steps import RowState, change_lane, first_state
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
@@ -23,7 +24,6 @@ from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChan
 from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
-from rowmill.steps import RowState, change_lane, first_state
 
 MOST_WAITING_ROWS = 1000
 OK = 200

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rowmill.core.replies.steps import RowState
 from rowmill.records import Outcome, Status
-from rowmill.steps import RowState
 
 ALIKE_ROWS = 20
 

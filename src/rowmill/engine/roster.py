@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rowmill.core.replies.steps import RowState, change_lane
 from rowmill.engine.feed import Feed
-from rowmill.steps import RowState, change_lane
 
 if TYPE_CHECKING:
     from rowmill.engine.lane import Lane

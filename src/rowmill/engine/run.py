@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from rowmill.core.replies.steps import RowState
 from rowmill.engine.feed import Feed
 from rowmill.engine.lane import Lane
 from rowmill.engine.opening import Opening
@@ -23,7 +24,6 @@ from rowmill.events import Event, RunEnded, RunStarted
 from rowmill.limits.spend import Budget
 from rowmill.ports import Clock, Observer, Store
 from rowmill.records import Figures, Outcome, Status
-from rowmill.steps import RowState
 
 DRAIN_S = 10.0
 RATE_ROWS = 50

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
-from rowmill.steps import RowState
+from rowmill.core.replies.steps import RowState
 
 
 class Entry(NamedTuple):

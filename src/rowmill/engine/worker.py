@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from rowmill.answers import AnswerSchema, read_answer, repair_messages, reply_text
 from rowmill.billing import attempt_cost
+from rowmill.core.replies.answers import AnswerSchema, read_answer, repair_messages, reply_text
+from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
 from rowmill.core.requests.prompts import Prompt, TemplateFault
 from rowmill.engine.lane import Lane
 from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
-from rowmill.steps import Done, Move, RetryRules, RowState, Wait, next_step
 
 EXCERPT_BYTES = 2000
 UNREAD = "unread"

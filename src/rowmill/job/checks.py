@@ -321,7 +321,7 @@ def answer_schema(value: Any) -> Any:
 
 
 def _compiled(schema: Any) -> Any:
-    from rowmill.schemas import compile_schema
+    from rowmill.core.replies.schemas import compile_schema
 
     return _answers_words(lambda: compile_schema(schema))
 
@@ -342,7 +342,7 @@ def names_python_model(text: str) -> bool:
 
 
 def fallback_for(value: Any) -> Any:
-    from rowmill.answers import STANDS_IN_FOR
+    from rowmill.core.replies.answers import STANDS_IN_FOR
 
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names:
@@ -355,7 +355,7 @@ def fallback_for(value: Any) -> Any:
 
 def fallback(value: Any, schema: Any) -> None:
     """Refuses a fallback that does not fit the schema (None: the answer is text)."""
-    from rowmill.answers import compile_fallback
+    from rowmill.core.replies.answers import compile_fallback
 
     _answers_words(lambda: compile_fallback(value, None if schema is None else _compiled(schema)))
 

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rowmill.addresses import default_run_file, is_remote, leaf
-from rowmill.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
+from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
 from rowmill.job.checks import between

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from rowmill import failures
+from rowmill.core.replies import failures
+from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.ports import Transport
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import NO_USAGE, Failure, Message, RawReply, Reply, Request, Usage
-from rowmill.schemas import AnswerSchema
 
 DEFAULT_MAX_TOKENS = 4096  # the API needs a limit; this one is stated where the job states none
 

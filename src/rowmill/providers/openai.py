@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rowmill.failures import classify, unreadable
+from rowmill.core.replies.failures import classify, unreadable
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
@@ -18,9 +18,9 @@ from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from rowmill.core.replies.schemas import AnswerSchema
     from rowmill.ports import Transport
     from rowmill.providers.presets import ResolvedEndpoint
-    from rowmill.schemas import AnswerSchema
 
 OK = 200
 

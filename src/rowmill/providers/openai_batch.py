@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from rowmill.core.replies.failures import classify, unreadable
 from rowmill.errors import FailureKind
-from rowmill.failures import classify, unreadable
 from rowmill.ports import Transport
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai import as_count, as_name, read_completion, read_usage, why_unreadable

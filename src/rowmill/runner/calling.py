@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rowmill.core.replies.steps import RetryRules
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
@@ -24,7 +25,6 @@ from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row
 from rowmill.runner.loop import SystemClock, run_in_thread, signals
-from rowmill.steps import RetryRules
 
 ITEM = "item"
 MISSING = object()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.addresses import default_run_file, without_file_scheme
-from rowmill.answers import AnswerSchema
 from rowmill.collector import rare_collections
-from rowmill.confusion import Accuracy
+from rowmill.core.replies.accuracy import Accuracy
+from rowmill.core.replies.answers import AnswerSchema
 from rowmill.databases import address, is_database, make_target
 from rowmill.errors import JobError, OutputError, RunFileError
 from rowmill.job import Job, apply_overrides

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from rowmill.answers import AnswerSchema
+from rowmill.core.replies.answers import AnswerSchema
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.errors import JobError

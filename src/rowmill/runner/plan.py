@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.answers import AnswerSchema
 from rowmill.chunks import ObjectChunk
+from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
 from rowmill.core.requests.prompts import Prompt, check_columns

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from rowmill.answers import read_answer
+from rowmill.core.replies.answers import read_answer
+from rowmill.core.replies.steps import ENDS_AS
 from rowmill.job import Job
 from rowmill.job.model import endpoint_names
 from rowmill.job.python_model import python_function
@@ -17,7 +18,6 @@ from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Outcome, RawReply, Reply, Status
 from rowmill.runner.lanes import Endpoint, NoTransport, make_provider
-from rowmill.steps import ENDS_AS
 from rowmill.store.reader import RunFileReader
 
 LEADERS_KEPT = 1000

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.batch_lines import BatchBodies
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
@@ -28,7 +29,6 @@ from rowmill.runner.lanes import Endpoint, WritingProvider, gates, open_provider
 from rowmill.runner.loop import SystemClock
 from rowmill.runner.plan import Plan, watch_columns
 from rowmill.runner.pricing import worst_case_of
-from rowmill.steps import RetryRules
 from rowmill.store.matching import Matched
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rowmill.addresses import is_remote
-from rowmill.confusion import Accuracy
+from rowmill.core.replies.accuracy import Accuracy
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
 
-from rowmill import failures
+from rowmill.core.replies import failures
 from rowmill.records import RawReply
 from rowmill.transport.encodings import TooLargeError, unpacked
 from rowmill.transport.known_heads import HEAD_END

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from rowmill import failures
+from rowmill.core.replies import failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from rowmill import failures
+from rowmill.core.replies import failures
 
 if TYPE_CHECKING:
     import asyncio

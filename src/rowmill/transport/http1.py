@@ -11,7 +11,7 @@ import ssl
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from rowmill import failures
+from rowmill.core.replies import failures
 from rowmill.errors import JobError
 from rowmill.transport.deadlines import Deadlines
 from rowmill.transport.dialer import Dialer

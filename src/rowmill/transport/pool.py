@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from rowmill import failures
+from rowmill.core.replies import failures
 from rowmill.records import Failure
 from rowmill.transport.connection import Connection
 from rowmill.transport.known_heads import KnownHeads

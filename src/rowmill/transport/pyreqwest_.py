@@ -20,7 +20,7 @@ from pyreqwest import exceptions
 from pyreqwest.client import Client, ClientBuilder
 from pyreqwest.http import HeaderMap
 
-from rowmill import failures
+from rowmill.core.replies import failures
 from rowmill.errors import JobError
 from rowmill.records import Failure, RawReply
 from rowmill.transport.encodings import MAX_REPLY_BYTES

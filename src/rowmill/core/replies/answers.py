@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rowmill.core.replies.failures import EXCERPT_CHARS
+from rowmill.core.replies.schemas import AnswerSchema, compile_schema, is_json_schema
 from rowmill.errors import FailureKind, JobError
-from rowmill.failures import EXCERPT_CHARS
 from rowmill.records import Answer, Failure, Message, Reply, Status
-from rowmill.schemas import AnswerSchema, compile_schema, is_json_schema
 
 __all__ = [
     "AnswerSchema",

@@ -1,0 +1,1 @@
+"""Owns what a reply means: its answer or its failure, and what the row does next."""
