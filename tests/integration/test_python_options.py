@@ -17,7 +17,7 @@ from rowmill.simulator import Behaviour, Simulator
 if TYPE_CHECKING:
     from tests.workplace import Workplace
 
-    from rowmill.quote import Quote
+    from rowmill.core.pricing.quote import Quote
 
 TEXTS = [f"[[row-{n}]]" for n in range(4)]
 MOOD = "mood: good|bad"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.prices import Price, PriceSpec, Rates, implausible, price_of
+from rowmill.core.pricing.prices import Price, PriceSpec, Rates, implausible, price_of
 from rowmill.records import NO_USAGE, Usage
 
 TODAY = date(2026, 11, 1)

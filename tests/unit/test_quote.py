@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from rowmill.quote import Estimate, Lengths, Pace, Sampled, quote
+from rowmill.core.pricing.quote import Estimate, Lengths, Pace, Sampled, quote
 
 PACE = Pace(in_flight=10)
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from rowmill.limits.spend import Budget
+from rowmill.core.pricing.budget import Budget
 
 
 def test_a_request_that_does_not_fit_is_refused_until_another_settles() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rowmill.core.pricing.prices import PriceSpec, price_of
 from rowmill.core.replies.answers import Fallback, compile_fallback, compile_schema
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, change_lane, next_step
 from rowmill.errors import FailureKind
-from rowmill.prices import PriceSpec, price_of
 from rowmill.records import Answer, Failure, Row, Status, Usage
 
 ANSWER = Answer({"a": "yes"})

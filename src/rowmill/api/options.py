@@ -13,7 +13,7 @@ from rowmill.job.faults import nearest
 from rowmill.job.options import ENDPOINT
 
 if TYPE_CHECKING:
-    from rowmill.quote import Quote
+    from rowmill.core.pricing.quote import Quote
 
 Path = str | os.PathLike[str]
 Prompt = str | Sequence[Mapping[str, str]]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rowmill.api.options import RunOptions
+    from rowmill.core.pricing.quote import Quote
     from rowmill.job import Job
     from rowmill.ports import Observer
-    from rowmill.quote import Quote
     from rowmill.runner import MapRules
 
 

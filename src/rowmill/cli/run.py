@@ -13,8 +13,8 @@ from rowmill.cli.terminal import can_ask, confirm, print_json, say
 from rowmill.errors import JobError
 
 if TYPE_CHECKING:
+    from rowmill.core.pricing.quote import Quote
     from rowmill.job import Job
-    from rowmill.quote import Quote
     from rowmill.records import Result
 
 Source = Annotated[

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rowmill.limits.spend import Budget
+from rowmill.core.pricing.budget import Budget
 
 
 class Waiter(NamedTuple):

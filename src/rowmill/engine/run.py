@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RowState
 from rowmill.engine.feed import Feed
 from rowmill.engine.lane import Lane
@@ -21,7 +22,6 @@ from rowmill.engine.tally import LaneView, Tally
 from rowmill.engine.worker import Desk, RowRules, work
 from rowmill.errors import StopReason, StoreFullError
 from rowmill.events import Event, RunEnded, RunStarted
-from rowmill.limits.spend import Budget
 from rowmill.ports import Clock, Observer, Store
 from rowmill.records import Figures, Outcome, Status
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from rowmill.billing import attempt_cost
+from rowmill.core.pricing.attempt_cost import attempt_cost
 from rowmill.core.replies.answers import AnswerSchema, read_answer, repair_messages, reply_text
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
 from rowmill.core.requests.prompts import Prompt, TemplateFault

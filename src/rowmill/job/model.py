@@ -20,11 +20,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rowmill.addresses import default_run_file, is_remote, leaf
+from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
 from rowmill.job.checks import between
-from rowmill.prices import PriceSpec
 from rowmill.records import Message
 
 Count = Annotated[int, between(1, 1_000_000_000)]

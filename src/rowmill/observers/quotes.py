@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rowmill.core.pricing.quote import Estimate, Quote, Spread
 from rowmill.observers.wording import duration, money, share
-from rowmill.quote import Estimate, Quote, Spread
 
 
 def quote_lines(quote: Quote) -> list[str]:

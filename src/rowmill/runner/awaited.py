@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from rowmill.core.pricing.quote import Quote
 from rowmill.job import Job
 from rowmill.ports import Observer
-from rowmill.quote import Quote
 from rowmill.records import Result
 from rowmill.runner.files import ensure_run_file, set_aside
 from rowmill.runner.lanes import Endpoint, resolve_endpoints

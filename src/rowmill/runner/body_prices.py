@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import date
 
 from rowmill.chunks import decode_json
+from rowmill.core.pricing.prices import Price, price_of
 from rowmill.job import Job
 from rowmill.job.model import effective_params
-from rowmill.prices import Price, price_of
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Body, Request
 from rowmill.runner.lanes import Endpoint

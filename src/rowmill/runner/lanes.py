@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from rowmill.core.pricing.prices import Price
 from rowmill.core.replies.answers import AnswerSchema
 from rowmill.engine.gate import RateGate
 from rowmill.engine.lane_config import LaneConfig
@@ -16,7 +17,6 @@ from rowmill.job.model import endpoint_names
 from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock, Provider
-from rowmill.prices import Price
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 from rowmill.records import Failure, RawReply, Request

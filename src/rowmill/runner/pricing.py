@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 
+from rowmill.core.pricing.prices import Price, implausible, price_of
 from rowmill.core.requests.expressions import is_template
 from rowmill.engine.gate import max_tokens_of as request_max_tokens
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.job.model import effective_params
-from rowmill.prices import Price, implausible, price_of
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Request
 from rowmill.runner.lanes import Endpoint

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from rowmill.core.pricing.quote import Lengths, Pace, Quote, Sampled, quote
 from rowmill.errors import JobError, StopReason
 from rowmill.job import Job
 from rowmill.observers.summary import where
 from rowmill.ports import Chunk, Observer
-from rowmill.quote import Lengths, Pace, Quote, Sampled, quote
 from rowmill.records import GOOD, Result
 from rowmill.runner.files import ensure_run_file
 from rowmill.runner.lanes import Endpoint, resolve_endpoints

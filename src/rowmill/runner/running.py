@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from rowmill.addresses import is_remote
+from rowmill.core.pricing.quote import Quote
 from rowmill.databases import is_database
 from rowmill.errors import JobError
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer
-from rowmill.quote import Quote
 from rowmill.records import Result
 from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import run_file_of, stored_job

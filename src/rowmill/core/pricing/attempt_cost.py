@@ -5,8 +5,8 @@ Must not know budgets, lanes or stores.
 
 from __future__ import annotations
 
+from rowmill.core.pricing.prices import Price
 from rowmill.errors import FailureKind
-from rowmill.prices import Price
 from rowmill.records import Failure, RawReply, Reply
 
 # Of these nothing tells whether the server did the work.
