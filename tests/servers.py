@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from rowmill.limits.concurrency import AdaptiveLimit
-from rowmill.limits.rate import Limits, Need, RateLimiter, Reservation
+from rowmill.core.limits.concurrency import AdaptiveLimit
+from rowmill.core.limits.rate import Limits, Need, RateLimiter, Reservation
 
 Service = Callable[[int, random.Random, float], float]  # slots in use, chance, time -> seconds
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, run_virtual
 
+from rowmill.core.limits.concurrency import START
+from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.prompts import compile_prompt
 from rowmill.engine.gate import RateGate
@@ -17,8 +19,6 @@ from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event
-from rowmill.limits.concurrency import START
-from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.records import Failure, Message, Row
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.servers import closed_loop, lognormal, shared_processor
 
-from rowmill.limits.concurrency import AdaptiveLimit
+from rowmill.core.limits.concurrency import AdaptiveLimit
 
 SEEDS = range(6)
 

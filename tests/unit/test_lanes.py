@@ -10,6 +10,7 @@ import pytest
 from tests.trial import failure
 from tests.virtual import Answering, FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
+from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.replies.schemas import compile_schema
 from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.prompts import compile_prompt
@@ -21,7 +22,6 @@ from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event, LaneParked
-from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.records import Failure, Message, RawReply, Row, Status
 
 DOWN = failure(FailureKind.UNREACHABLE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.limits.headers import Announcements, Remaining, announced
-from rowmill.limits.rate import Limits
+from rowmill.core.limits.rate import Limits
+from rowmill.core.limits.ratelimit_headers import Announcements, Remaining, announced
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 

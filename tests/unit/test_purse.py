@@ -7,6 +7,7 @@ import random
 import pytest
 from tests.virtual import FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
+from rowmill.core.limits.rate import RateLimiter
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.pricing.prices import Price, PriceSpec, Rates
 from rowmill.core.replies.steps import RetryRules
@@ -18,7 +19,6 @@ from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
-from rowmill.limits.rate import RateLimiter
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
 
 PRICE = Price(((0, Rates(0.0, 0.0, 0.0, 0.01, 0.01)),), "of the test")  # a cent for a token of output

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.servers import BucketQuota, PausingLane, Seen, SlidingQuota
 
-from rowmill.limits.rate import Limits, Need, RateLimiter, Reservation
+from rowmill.core.limits.rate import Limits, Need, RateLimiter, Reservation
 
 WINDOW_S = 6.0
 ROWS = [Need(10, 2)] * 600

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from rowmill.limits.tokens import SAMPLES_BEFORE_PERCENTILE, UNKNOWN_OUTPUT_TOKENS, TokenEstimate
+from rowmill.core.limits.token_estimate import SAMPLES_BEFORE_PERCENTILE, UNKNOWN_OUTPUT_TOKENS, TokenEstimate
 
 
 def test_before_any_reply_the_input_is_rather_over_than_underestimated() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.waits import asked_wait_s, parse_wait_s, retry_after_s
+from rowmill.core.limits.retry_after import asked_wait_s, parse_wait_s, retry_after_s
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from rowmill.core.limits.rate import Limits, RateLimiter, Reservation
+from rowmill.core.limits.ratelimit_headers import Announcements, announce_nothing
+from rowmill.core.limits.token_estimate import TokenEstimate
 from rowmill.core.replies.steps import RowState
-from rowmill.limits.headers import Announcements, announce_nothing
-from rowmill.limits.rate import Limits, RateLimiter, Reservation
-from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock
 from rowmill.records import Request, Usage
 

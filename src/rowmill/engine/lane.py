@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from rowmill.core.limits.concurrency import AdaptiveLimit
 from rowmill.core.replies.steps import RowState, change_lane, first_state
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
@@ -21,7 +22,6 @@ from rowmill.engine.tally import LaneTally
 from rowmill.engine.waiting import WaitingRows
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
-from rowmill.limits.concurrency import AdaptiveLimit
 from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
 

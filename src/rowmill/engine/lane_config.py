@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rowmill.core.limits.concurrency import START
 from rowmill.core.pricing.prices import Price
-from rowmill.limits.concurrency import START
 from rowmill.records import Request
 
 

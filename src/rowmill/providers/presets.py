@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
+from rowmill.core.limits.concurrency import START
 from rowmill.errors import JobError
-from rowmill.limits.concurrency import START
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.replies.steps import RetryRules
 from rowmill.engine.feed import Feed
 from rowmill.engine.gate import RateGate
@@ -20,7 +21,6 @@ from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import RowError, StopReason
 from rowmill.job import Job
-from rowmill.limits.rate import Limits, RateLimiter
 from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from rowmill.core.limits.rate import Limits, RateLimiter
+from rowmill.core.limits.token_estimate import TokenEstimate
 from rowmill.core.pricing.prices import Price
 from rowmill.core.replies.answers import AnswerSchema
 from rowmill.engine.gate import RateGate
@@ -14,8 +16,6 @@ from rowmill.engine.lane_config import LaneConfig
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import endpoint_names
-from rowmill.limits.rate import Limits, RateLimiter
-from rowmill.limits.tokens import TokenEstimate
 from rowmill.ports import Clock, Provider
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rowmill.core.limits.retry_after import asked_wait_s, retry_after_s
 from rowmill.errors import FailureKind
 from rowmill.records import Failure
-from rowmill.waits import asked_wait_s, retry_after_s
 
 EXCERPT_CHARS = 500
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from rowmill.core.limits.rate import Need, Reservation
 from rowmill.core.replies.answers import Fallback
 from rowmill.errors import FailureKind
-from rowmill.limits.rate import Need, Reservation
 from rowmill.records import STATUS_OK, Answer, Failure, RawReply, Record, Request, Row, Status
 
 RETRIED = frozenset(

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from rowmill.limits.learned import LearnedRate
-from rowmill.limits.schedule import Schedule
-from rowmill.limits.window import BUCKETS, Window
+from rowmill.core.limits.gcra import Schedule
+from rowmill.core.limits.learned import LearnedRate
+from rowmill.core.limits.window import BUCKETS, Window
 
 HEADROOM = 0.95
 WINDOW_S = 60.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from rowmill.limits.rate import Need
+from rowmill.core.limits.rate import Need
 
 FIRST_TOKENS_PER_BYTE = 1 / 3.0  # English prose takes 0.2 to 0.25 with its JSON around it, Chinese up to 0.4
 FIRST_MARGIN = 0.1

@@ -16,8 +16,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rowmill.limits.rate import Limits
-from rowmill.waits import parse_wait_s
+from rowmill.core.limits.rate import Limits
+from rowmill.core.limits.retry_after import parse_wait_s
 
 MARKS = (
     "x-ratelimit-limit-requests",
