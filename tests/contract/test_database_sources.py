@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from rowmill.chunks import decode
+from rowmill.core.rows.chunks import decode
 from rowmill.databases import address
 from rowmill.errors import JobError, SourceError
 from rowmill.ports import Source

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from rowmill.chunks import ObjectChunk, TableChunk
+from rowmill.core.rows.chunks import ObjectChunk, TableChunk
+from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns, failure_record
 from rowmill.errors import OutputError
-from rowmill.outputs import AnswerColumn, Batch, OutputColumns, failure_record
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
 from rowmill.sinks import FORMATS, OutputShape, check_writable, create_sink, format_of

@@ -20,7 +20,7 @@ import xlsxwriter
 import zstandard
 from tests.elsewhere import Bucket, WebPages, serving
 
-from rowmill.chunks import ObjectChunk, decode, row_keys
+from rowmill.core.rows.chunks import ObjectChunk, decode, row_keys
 from rowmill.databases import address
 from rowmill.errors import SourceError
 from rowmill.ports import Source

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowmill.chunks import ArrowChunk
+from rowmill.core.rows.chunks import ArrowChunk
+from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.databases import Mark, Mode, Target, address
 from rowmill.errors import OutputError
-from rowmill.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
 from rowmill.sinks import check_target, create_table_sink, table_rows

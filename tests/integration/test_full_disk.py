@@ -14,9 +14,9 @@ from rowmill.sinks import FORMATS
 # A limit on the size of files stands in for a full disk: the system refuses the write in the same way.
 SCRIPT = """
 import os, resource, sys
-from rowmill.chunks import TableChunk
+from rowmill.core.rows.chunks import TableChunk
 from rowmill.errors import StoreFullError
-from rowmill.outputs import Batch, OutputColumns
+from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.records import Outcome, Status
 from rowmill.sinks import OutputShape, create_sink
 

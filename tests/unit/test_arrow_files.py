@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
 
-from rowmill.chunks import ArrowChunk
+from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import SourceError
 from rowmill.sources import open_source
 

@@ -8,7 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from rowmill.outputs.openai_batch import answered_line, error_line, is_answered, one_line, run_batch_error_line
+from rowmill.core.rows.outputs.batch_result_lines import (
+    answered_line,
+    error_line,
+    is_answered,
+    one_line,
+    run_batch_error_line,
+)
 from rowmill.records import LastAttempt, Outcome, Status
 
 REPLY = b'{"id":"c","n":123456789012345678901234,"x":0.10,"t":"\xe2\x86\x92 \xf0\x9f\x98\x80"}'

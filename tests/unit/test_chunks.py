@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowmill.chunks import ArrowChunk, ObjectChunk, TableChunk, decode, row_keys
+from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk, TableChunk, decode, row_keys
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
 from rowmill.records import Fault

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall
 from pydantic import BaseModel, RootModel, field_validator
 
-from rowmill import codec
+from rowmill.core.rows import codec
 
 
 class Colour(enum.Enum):

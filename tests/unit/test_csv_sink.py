@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowmill.chunks import ArrowChunk, ObjectChunk
-from rowmill.outputs import AnswerColumn, Batch, OutputColumns
+from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk
+from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
 from rowmill.sinks import OutputShape, create_sink

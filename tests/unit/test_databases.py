@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.chunks import ObjectChunk
+from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.databases import (
     Address,
     Target,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rowmill.chunks import ObjectChunk
+from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.errors import SourceError
 from rowmill.sources import open_source
 from rowmill.sources.json import _Scanner

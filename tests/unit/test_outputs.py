@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowmill.chunks import ArrowChunk, ObjectChunk, TableChunk
+from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk, TableChunk
+from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns, arrow_schema, failure_record, input_columns
 from rowmill.errors import OutputError
-from rowmill.outputs import AnswerColumn, Batch, OutputColumns, arrow_schema, failure_record, input_columns
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Outcome, Status
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rowmill.chunks import ArrowChunk, ObjectChunk, TableChunk
+from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk, TableChunk
+from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.errors import OutputError
-from rowmill.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
 from rowmill.sinks import OutputShape, create_sink

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rowmill.chunks import ObjectChunk, TableChunk
-from rowmill.outputs import Batch, OutputColumns
+from rowmill.core.rows.chunks import ObjectChunk, TableChunk
+from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
 from rowmill.sinks import OutputShape, create_sink

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rowmill.chunks import TableChunk
+from rowmill.core.rows.chunks import TableChunk
+from rowmill.core.rows.selection import select
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.records import Fault
-from rowmill.selection import select
 
 
 def source(rows: int, faults: Mapping[int, Fault] | None = None, size: int = 3) -> Callable[[], Iterator[Chunk]]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from rowmill.chunks import ArrowChunk
+from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.sources import open_source

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowmill.chunks import ObjectChunk
+from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.errors import LockedError, RunFileError
 from rowmill.ports import Chunk
 from rowmill.providers.credentials import redact, spellings

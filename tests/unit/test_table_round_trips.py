@@ -18,8 +18,8 @@ import xlsxwriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rowmill.chunks import encode_json
-from rowmill.outputs import Batch, OutputColumns
+from rowmill.core.rows.chunks import encode_json
+from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.records import Outcome, Status
 from rowmill.sinks import OutputShape, create_sink
 from rowmill.sources import open_source

@@ -173,7 +173,7 @@ def _row_errors(run_file: Path) -> Iterator[RowError]:
 def _added_table(run_file: Path) -> pa.Table:
     import pyarrow as pa
 
-    from rowmill.outputs import arrow_schema
+    from rowmill.core.rows.outputs import arrow_schema
     from rowmill.runner.results import finished_rows
 
     with finished_rows(run_file, with_input=False) as found:

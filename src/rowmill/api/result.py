@@ -116,7 +116,7 @@ class Result:
 
 
 def _schema(found: FinishedRows) -> pa.Schema:
-    from rowmill.outputs import arrow_schema
+    from rowmill.core.rows.outputs import arrow_schema
 
     return arrow_schema(found.chunks(), found.columns)
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from rowmill import codec
 from rowmill.core.replies import failures
 from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.core.requests.prompts import Prompt
+from rowmill.core.rows import codec
 from rowmill.errors import FailureKind
 from rowmill.providers.threads import Threads
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row

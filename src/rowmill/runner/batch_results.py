@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from rowmill.collector import rare_collections
 from rowmill.core.requests.batch_lines import ID
-from rowmill.errors import RunFileError
-from rowmill.outputs.openai_batch import (
+from rowmill.core.rows.outputs.batch_result_lines import (
     RUN_BATCH,
     Line,
     answered_line,
@@ -17,6 +16,7 @@ from rowmill.outputs.openai_batch import (
     is_answered,
     run_batch_error_line,
 )
+from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
 from rowmill.records import LastAttempt, Outcome
 from rowmill.sinks import remove

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date
 
-from rowmill.chunks import decode_json
 from rowmill.core.pricing.prices import Price, price_of
+from rowmill.core.rows.chunks import decode_json
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.providers.presets import sells_tokens

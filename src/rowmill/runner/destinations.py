@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from rowmill.addresses import is_remote
+from rowmill.core.rows.outputs import OutputColumns
 from rowmill.databases import Mark, Target
 from rowmill.job import Job
-from rowmill.outputs import OutputColumns
 from rowmill.places import exists, stamp
 from rowmill.ports import Chunk, Sink
 from rowmill.sinks import OutputShape, check_target, create_sink, create_table_sink, table_rows

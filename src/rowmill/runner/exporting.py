@@ -11,11 +11,11 @@ from rowmill.addresses import default_run_file, without_file_scheme
 from rowmill.collector import rare_collections
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.replies.answers import AnswerSchema
+from rowmill.core.rows.outputs import Batch, failure_record
+from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.databases import address, is_database, make_target
 from rowmill.errors import JobError, OutputError, RunFileError
 from rowmill.job import Job, apply_overrides
-from rowmill.outputs import Batch, failure_record
-from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.batch_results import write_results

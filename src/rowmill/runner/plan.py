@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.chunks import ObjectChunk
 from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
 from rowmill.core.requests.prompts import Prompt, check_columns
 from rowmill.core.requests.routing import Route, Router
+from rowmill.core.rows.chunks import ObjectChunk
+from rowmill.core.rows.outputs import AnswerColumn, OutputColumns
+from rowmill.core.rows.outputs.batch_result_lines import BATCH, RESULT_FORMS
+from rowmill.core.rows.selection import select
 from rowmill.databases import Address, Target, name_faults
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
-from rowmill.outputs import AnswerColumn, OutputColumns
-from rowmill.outputs.openai_batch import BATCH, RESULT_FORMS
 from rowmill.ports import Chunk, Source
 from rowmill.runner.asks import Ask, Asks, compile_asks, gather
-from rowmill.selection import select
 from rowmill.sinks import check_writable, format_of
 from rowmill.sources import open_database, open_source
 from rowmill.store.ids import unique_ids

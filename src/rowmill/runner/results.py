@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rowmill.outputs import Batch, OutputColumns
+from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.runner.exporting import stored_job
 from rowmill.runner.plan import columns_of

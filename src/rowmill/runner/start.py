@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from rowmill.addresses import is_remote
 from rowmill.core.replies.accuracy import Accuracy
+from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
 from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint, version_keys
-from rowmill.outputs.openai_batch import RESULT_FORMS
 from rowmill.places import exists
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result

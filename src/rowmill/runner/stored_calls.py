@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rowmill import codec
-from rowmill.chunks import ObjectChunk
-from rowmill.codec import CodecError
 from rowmill.core.requests.routing import PlacedRouter
+from rowmill.core.rows import codec
+from rowmill.core.rows.chunks import ObjectChunk
+from rowmill.core.rows.codec import CodecError
 from rowmill.errors import SourceError, StopReason
 from rowmill.job import EndpointSpec
 from rowmill.job.model import effective_params

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from rowmill.core.rows.selection import draw, keep
 from rowmill.engine.gate import RateGate
 from rowmill.errors import JobError, StopReason
 from rowmill.job import Job
@@ -18,7 +19,6 @@ from rowmill.runner.meter import Meter
 from rowmill.runner.plan import Plan, make_plan, open_input, watch_columns
 from rowmill.runner.session import Session, Trial, most_in_flight
 from rowmill.runner.start import EXIT_CODES, SIGNAL_REASONS, Start
-from rowmill.selection import draw, keep
 from rowmill.store import changes
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader

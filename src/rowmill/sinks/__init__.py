@@ -8,9 +8,9 @@ from functools import cache
 from importlib import import_module
 
 from rowmill.addresses import leaf
+from rowmill.core.rows.outputs import OutputColumns, arrow_schema
 from rowmill.databases import Mark, Target
 from rowmill.errors import OutputError
-from rowmill.outputs import OutputColumns, arrow_schema
 from rowmill.ports import Chunk, Sink
 from rowmill.sinks.atomic import check_writable, remove, translated
 from rowmill.sinks.settings import OutputShape, SinkSettings

@@ -10,8 +10,8 @@ import csv
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rowmill.chunks import decode_json, encode_json
-from rowmill.outputs import Batch
+from rowmill.core.rows.chunks import decode_json, encode_json
+from rowmill.core.rows.outputs import Batch
 from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.settings import SinkSettings
 

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rowmill.core.rows.outputs import mark_of
 from rowmill.databases import Address, Table
 from rowmill.drivers import duckdb
 from rowmill.drivers.waiting import awaited
-from rowmill.outputs import mark_of
 from rowmill.sinks.database import STAGE
 from rowmill.sinks.fitting import fitted
 

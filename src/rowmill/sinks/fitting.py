@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from rowmill.chunks import decode_json, encode_json
-from rowmill.chunks.arrow import plain_values
-from rowmill.outputs import mark_of
+from rowmill.core.rows.chunks import decode_json, encode_json
+from rowmill.core.rows.chunks.arrow import plain_values
+from rowmill.core.rows.outputs import mark_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from rowmill.chunks import encode_json
-from rowmill.outputs import Batch
+from rowmill.core.rows.chunks import encode_json
+from rowmill.core.rows.outputs import Batch
 from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.settings import SinkSettings
 

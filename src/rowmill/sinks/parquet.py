@@ -7,8 +7,8 @@ import contextlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rowmill.core.rows.outputs import Batch
 from rowmill.errors import OutputError
-from rowmill.outputs import Batch
 from rowmill.sinks.atomic import AtomicFile
 from rowmill.sinks.settings import SinkSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from rowmill.outputs import Batch
+from rowmill.core.rows.outputs import Batch
 from rowmill.ports import Sink
 from rowmill.sinks.atomic import Place, check_writable, translated
 from rowmill.sinks.settings import OutputShape

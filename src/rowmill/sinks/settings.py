@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rowmill.outputs import OutputColumns
+from rowmill.core.rows.outputs import OutputColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa

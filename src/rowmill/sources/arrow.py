@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rowmill.chunks import ArrowChunk, ObjectChunk
+from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.sources.lines import BYTES_PER_CHUNK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from rowmill.chunks import ArrowChunk
+from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.ports import Chunk
 from rowmill.sources.headers import refuse_twice
 from rowmill.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowmill.chunks import TableChunk
+from rowmill.core.rows.chunks import TableChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.records import Fault

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rowmill.chunks import ArrowChunk
+from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.databases import Address, Kind, table
 from rowmill.errors import DatabaseError, SourceError
 from rowmill.ports import Chunk

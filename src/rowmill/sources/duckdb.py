@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowmill.core.rows.outputs import marked
 from rowmill.databases import Address, quoted
 from rowmill.drivers import duckdb
 from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
-from rowmill.outputs import marked
 from rowmill.ports import Chunk
 from rowmill.sources.database import arrow_chunks
 

@@ -12,7 +12,7 @@ from datetime import date, time, timedelta
 from itertools import islice
 from typing import Any
 
-from rowmill.chunks import ObjectChunk
+from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.records import Fault

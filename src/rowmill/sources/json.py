@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterator
 
-from rowmill.chunks import ObjectChunk, decode_json
+from rowmill.core.rows.chunks import ObjectChunk, decode_json
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.sources.jsonl import JsonlReader, ObjectRow, object_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rowmill.chunks import ObjectChunk, decode_json
+from rowmill.core.rows.chunks import ObjectChunk, decode_json
 from rowmill.ports import Chunk
 from rowmill.records import Fault
 from rowmill.sources.lines import InputFile, Lines, cut

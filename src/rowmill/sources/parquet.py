@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rowmill.chunks import ArrowChunk
+from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 from rowmill.sources.batches import checked, pieces

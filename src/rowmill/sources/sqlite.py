@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowmill.chunks import CellChunk
+from rowmill.core.rows.chunks import CellChunk
 from rowmill.databases import Address
 from rowmill.drivers import sqlite
 from rowmill.ports import Chunk

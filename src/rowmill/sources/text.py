@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rowmill.chunks import TableChunk
+from rowmill.core.rows.chunks import TableChunk
 from rowmill.ports import Chunk
 from rowmill.records import Fault
 from rowmill.sources.lines import InputFile, Lines, cut

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import zstandard
 
-from rowmill.chunks import decode
+from rowmill.core.rows.chunks import decode
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
 from rowmill.store.packing import Packer

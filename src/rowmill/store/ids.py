@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from rowmill.chunks import KEY_BYTES, row_keys
+from rowmill.core.rows.chunks import KEY_BYTES, row_keys
 from rowmill.databases import bad_ids
 from rowmill.errors import OutputError
 from rowmill.ports import Chunk

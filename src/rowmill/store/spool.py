@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rowmill.chunks import row_keys
 from rowmill.core.requests.routing import Share
+from rowmill.core.rows.chunks import row_keys
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Row

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowmill.chunks import encode_json
 from rowmill.core.requests.prompts import Prompt, TemplateFault
+from rowmill.core.rows.chunks import encode_json
 from rowmill.records import Body, Request, Row
 
 ID = "custom_id"

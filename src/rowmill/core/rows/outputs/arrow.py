@@ -13,15 +13,15 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from rowmill.chunks import ArrowChunk, TableChunk, encode_json
-from rowmill.chunks.arrow import plain_values
-from rowmill.outputs.columns import OutputColumns
+from rowmill.core.rows.chunks import ArrowChunk, TableChunk, encode_json
+from rowmill.core.rows.chunks.arrow import plain_values
+from rowmill.core.rows.outputs.columns import OutputColumns
 from rowmill.ports import Chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rowmill.outputs.batch import Batch
+    from rowmill.core.rows.outputs.output_rows import Batch
 
 MARK = b"rowmill:kind"
 _INT64 = range(-(1 << 63), 1 << 63)

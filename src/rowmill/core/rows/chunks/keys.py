@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
-from rowmill.chunks.exact_json import SORTED_ENCODER, encode_sorted
-from rowmill.chunks.rows import TableChunk
+from rowmill.core.rows.chunks.exact_json import SORTED_ENCODER, encode_sorted
+from rowmill.core.rows.chunks.rows import TableChunk
 from rowmill.ports import Chunk
 from rowmill.records import Fault
 

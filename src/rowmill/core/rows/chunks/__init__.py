@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rowmill.chunks.arrow import ArrowChunk
-from rowmill.chunks.cells import CellChunk
-from rowmill.chunks.exact_json import decode_json, encode_json
-from rowmill.chunks.keys import KEY_BYTES, row_keys
-from rowmill.chunks.rows import ObjectChunk, TableChunk
+from rowmill.core.rows.chunks.arrow import ArrowChunk
+from rowmill.core.rows.chunks.cells import CellChunk
+from rowmill.core.rows.chunks.exact_json import decode_json, encode_json
+from rowmill.core.rows.chunks.keys import KEY_BYTES, row_keys
+from rowmill.core.rows.chunks.rows import ObjectChunk, TableChunk
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
 

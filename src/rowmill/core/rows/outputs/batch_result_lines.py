@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rowmill.chunks import decode_json, encode_json
+from rowmill.core.rows.chunks import decode_json, encode_json
 from rowmill.records import LastAttempt, Outcome, Status
 
 BATCH, RUN_BATCH = "batch", "run-batch"

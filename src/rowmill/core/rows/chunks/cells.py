@@ -8,7 +8,14 @@ from typing import Any
 
 import msgspec
 
-from rowmill.chunks.rows import PackedFaults, pack_faults, pack_indices, take_faults, take_indices, unpack_faults
+from rowmill.core.rows.chunks.rows import (
+    PackedFaults,
+    pack_faults,
+    pack_indices,
+    take_faults,
+    take_indices,
+    unpack_faults,
+)
 from rowmill.records import Fault
 
 

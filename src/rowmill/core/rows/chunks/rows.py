@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rowmill.chunks.exact_json import decode_json, encode_json
+from rowmill.core.rows.chunks.exact_json import decode_json, encode_json
 from rowmill.records import Fault
 
 NO_FAULTS: Mapping[int, Fault] = {}

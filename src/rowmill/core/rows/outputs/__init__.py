@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rowmill.outputs.arrow import arrow_schema, mark_of, marked
-from rowmill.outputs.batch import FAILURE_KEY, Batch, failure_record
-from rowmill.outputs.columns import AnswerColumn, OutputColumns, input_columns
+from rowmill.core.rows.outputs.arrow import arrow_schema, mark_of, marked
+from rowmill.core.rows.outputs.columns import AnswerColumn, OutputColumns, input_columns
+from rowmill.core.rows.outputs.output_rows import FAILURE_KEY, Batch, failure_record
 
 __all__ = [
     "FAILURE_KEY",

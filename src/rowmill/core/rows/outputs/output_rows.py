@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rowmill.chunks import TableChunk, decode_json
-from rowmill.outputs.columns import OutputColumns
+from rowmill.core.rows.chunks import TableChunk, decode_json
+from rowmill.core.rows.outputs.columns import OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome
 
@@ -87,7 +87,7 @@ class Batch:
 
     def arrow(self, schema: pa.Schema) -> pa.RecordBatch:
         """The rows as one Arrow batch of the schema that `arrow_schema` gave for these columns."""
-        from rowmill.outputs.arrow import record_batch
+        from rowmill.core.rows.outputs.arrow import record_batch
 
         return record_batch(self, schema)
 

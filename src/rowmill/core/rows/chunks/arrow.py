@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rowmill.chunks.rows import NO_FAULTS, pack_indices, take_indices
+from rowmill.core.rows.chunks.rows import NO_FAULTS, pack_indices, take_indices
 from rowmill.records import Fault
 
 if TYPE_CHECKING:
