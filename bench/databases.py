@@ -18,9 +18,9 @@ from pathlib import Path
 import pyarrow as pa
 from tests.postgresql import running_server
 
+from rowmill.core.names.databases import Target, address
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
-from rowmill.databases import Target, address
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
 from rowmill.sinks import create_table_sink

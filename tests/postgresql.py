@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.databases import address
+from rowmill.core.names.databases import address
 from rowmill.drivers.postgresql import PostgresqlConnection
 
 PASSWORD = "correct-horse-battery"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
+from rowmill.core.names.databases import address
 from rowmill.core.rows.chunks import decode
-from rowmill.databases import address
 from rowmill.errors import JobError, SourceError
 from rowmill.ports import Source
 from rowmill.runner import status

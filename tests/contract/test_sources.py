@@ -20,8 +20,8 @@ import xlsxwriter
 import zstandard
 from tests.elsewhere import Bucket, WebPages, serving
 
+from rowmill.core.names.databases import address
 from rowmill.core.rows.chunks import ObjectChunk, decode, row_keys
-from rowmill.databases import address
 from rowmill.errors import SourceError
 from rowmill.ports import Source
 from rowmill.sources import open_database, open_source

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rowmill.core.names.databases import Mark, Mode, Target, address
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
-from rowmill.databases import Mark, Mode, Target, address
 from rowmill.errors import OutputError
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowmill.addresses import (
+from rowmill.core.names.files import (
     default_run_file,
     held_secret,
     is_remote,

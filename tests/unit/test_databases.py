@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.core.rows.chunks import ObjectChunk
-from rowmill.databases import (
+from rowmill.core.names.databases import (
     Address,
     Target,
     address,
@@ -21,6 +20,7 @@ from rowmill.databases import (
     shown,
     table,
 )
+from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, apply_overrides, job_from_options, load_job
 from rowmill.ports import Chunk

@@ -25,7 +25,7 @@ def export(
 ) -> None:
     """Write finished rows in any format, also while the run goes on."""
     from rowmill import runner
-    from rowmill.databases import shown
+    from rowmill.core.names.databases import shown
 
     rules = runner.ExportRules(
         format=options.format,

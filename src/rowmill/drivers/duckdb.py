@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowmill.databases import Address
+from rowmill.core.names.databases import Address
 from rowmill.errors import DatabaseError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowmill.databases import Address
+from rowmill.core.names.databases import Address
 from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
 

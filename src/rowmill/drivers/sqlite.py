@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from urllib.parse import quote
 
-from rowmill.databases import Address
+from rowmill.core.names.databases import Address
 from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError, StoreFullError
 

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from rowmill import databases
-from rowmill.addresses import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
+from rowmill.core.names import databases
+from rowmill.core.names.files import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
 from rowmill.errors import JobError
 from rowmill.job.unbuilt import DATABASES, refusal
 

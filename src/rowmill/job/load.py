@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rowmill.databases import in_folder
+from rowmill.core.names.databases import in_folder
 from rowmill.errors import JobError
 from rowmill.job.checks import names_python_model
 from rowmill.job.document import Document, read_document

@@ -19,10 +19,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from rowmill.addresses import default_run_file, is_remote, leaf
+from rowmill.core.names.databases import Address, Mode, Target
+from rowmill.core.names.files import default_run_file, is_remote, leaf
 from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
-from rowmill.databases import Address, Mode, Target
 from rowmill.job import checks
 from rowmill.job.checks import between
 from rowmill.records import Message

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from rowmill.addresses import default_run_file
-from rowmill.databases import is_database
+from rowmill.core.names.databases import is_database
+from rowmill.core.names.files import default_run_file
 from rowmill.errors import StopReason
 from rowmill.observers.wording import causes, cost_words, duration, printable, rate
 from rowmill.records import GOOD, Figures, LaneFigures, Result, Status

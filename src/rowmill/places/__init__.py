@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rowmill.addresses import is_remote
+from rowmill.core.names.files import is_remote
 
 __all__ = ["exists", "is_folder", "remove", "rename", "stamp"]
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
-from rowmill.addresses import is_web, scheme, without_queries
+from rowmill.core.names.files import is_web, scheme, without_queries
 
 # Here a file appears whole or not at all when it is put; anywhere else it is put beside its name and moved.
 _APPEARS_WHOLE = frozenset({"abfs", "abfss", "az", "gcs", "gs", "hf", "oci", "oss", "s3", "s3a"})

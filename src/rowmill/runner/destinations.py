@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from rowmill.addresses import is_remote
+from rowmill.core.names.databases import Mark, Target
+from rowmill.core.names.files import is_remote
 from rowmill.core.rows.outputs import OutputColumns
-from rowmill.databases import Mark, Target
 from rowmill.job import Job
 from rowmill.places import exists, stamp
 from rowmill.ports import Chunk, Sink

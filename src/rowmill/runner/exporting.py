@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.addresses import default_run_file, without_file_scheme
 from rowmill.collector import rare_collections
+from rowmill.core.names.databases import address, is_database, make_target
+from rowmill.core.names.files import default_run_file, without_file_scheme
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.rows.outputs import Batch, failure_record
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
-from rowmill.databases import address, is_database, make_target
 from rowmill.errors import JobError, OutputError, RunFileError
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Chunk, Sink

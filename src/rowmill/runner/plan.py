@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rowmill.core.names.databases import Address, Target, name_faults
 from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
@@ -17,7 +18,6 @@ from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.core.rows.outputs import AnswerColumn, OutputColumns
 from rowmill.core.rows.outputs.batch_result_lines import BATCH, RESULT_FORMS
 from rowmill.core.rows.selection import select
-from rowmill.databases import Address, Target, name_faults
 from rowmill.errors import JobError, OutputError
 from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING

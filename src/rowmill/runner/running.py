@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from rowmill.addresses import is_remote
+from rowmill.core.names.databases import is_database
+from rowmill.core.names.files import is_remote
 from rowmill.core.pricing.quote import Quote
-from rowmill.databases import is_database
 from rowmill.errors import JobError
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer

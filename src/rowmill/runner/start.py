@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rowmill.addresses import is_remote
+from rowmill.core.names.files import is_remote
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason

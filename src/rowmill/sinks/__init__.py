@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from rowmill.addresses import leaf
+from rowmill.core.names.databases import Mark, Target
+from rowmill.core.names.files import leaf
 from rowmill.core.rows.outputs import OutputColumns, arrow_schema
-from rowmill.databases import Mark, Target
 from rowmill.errors import OutputError
 from rowmill.ports import Chunk, Sink
 from rowmill.sinks.atomic import check_writable, remove, translated

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rowmill import places
-from rowmill.addresses import is_remote, scratch_path
+from rowmill.core.names.files import is_remote, scratch_path
 from rowmill.errors import OutputError, StoreFullError
 from rowmill.places import remote
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rowmill.core.names.databases import Address, Kind, Mark, Table, Target, bad_ids, listed, quoted
 from rowmill.core.rows.outputs import Batch, OutputColumns, arrow_schema
-from rowmill.databases import Address, Kind, Mark, Table, Target, bad_ids, listed, quoted
 from rowmill.errors import DatabaseError, OutputError
 from rowmill.ports import Chunk
 

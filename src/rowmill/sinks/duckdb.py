@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rowmill.core.names.databases import Address, Table
 from rowmill.core.rows.outputs import mark_of
-from rowmill.databases import Address, Table
 from rowmill.drivers import duckdb
 from rowmill.drivers.waiting import awaited
 from rowmill.sinks.database import STAGE

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from rowmill.core.names.databases import Address, Table
 from rowmill.core.rows.outputs import mark_of
-from rowmill.databases import Address, Table
 from rowmill.drivers.postgresql import PostgresqlConnection
 from rowmill.sinks.database import STAGE
 from rowmill.sinks.fitting import fitted, is_scalar

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from rowmill.core.names.databases import Address, Table, quoted
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.rows.chunks.arrow import plain_values
-from rowmill.databases import Address, Table, quoted
 from rowmill.drivers import sqlite
 from rowmill.sinks.database import STAGE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from rowmill.addresses import leaf
-from rowmill.databases import Address
+from rowmill.core.names.databases import Address
+from rowmill.core.names.files import leaf
 from rowmill.errors import SourceError
 from rowmill.ports import Source
 from rowmill.sources.encodings import check_encoding

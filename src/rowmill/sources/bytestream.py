@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
-from rowmill.addresses import file_part, is_remote
+from rowmill.core.names.files import file_part, is_remote
 from rowmill.errors import SourceError
 from rowmill.places.remote import open_file
 from rowmill.sources.encodings import check_head, is_utf8

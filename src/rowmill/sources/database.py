@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rowmill.core.names.databases import Address, Kind, table
 from rowmill.core.rows.chunks import ArrowChunk
-from rowmill.databases import Address, Kind, table
 from rowmill.errors import DatabaseError, SourceError
 from rowmill.ports import Chunk
 from rowmill.sources.arrow import pieces

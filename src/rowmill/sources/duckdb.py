@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowmill.core.names.databases import Address, quoted
 from rowmill.core.rows.outputs import marked
-from rowmill.databases import Address, quoted
 from rowmill.drivers import duckdb
 from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rowmill.addresses import is_remote
+from rowmill.core.names.files import is_remote
 from rowmill.errors import SourceError
 from rowmill.places import remote
 from rowmill.ports import Chunk

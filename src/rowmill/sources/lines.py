@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from rowmill.addresses import is_remote, leaf
+from rowmill.core.names.files import is_remote, leaf
 from rowmill.errors import SourceError
 from rowmill.places.remote import open_file
 from rowmill.ports import Chunk

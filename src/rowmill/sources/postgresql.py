@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rowmill.core.names.databases import Address, quoted
 from rowmill.core.rows.outputs import marked
-from rowmill.databases import Address, quoted
 from rowmill.drivers.postgresql import PostgresqlConnection
 from rowmill.errors import DatabaseError
 from rowmill.ports import Chunk

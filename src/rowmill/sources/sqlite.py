@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rowmill.core.names.databases import Address
 from rowmill.core.rows.chunks import CellChunk
-from rowmill.databases import Address
 from rowmill.drivers import sqlite
 from rowmill.ports import Chunk
 from rowmill.records import Fault

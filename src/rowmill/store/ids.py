@@ -6,8 +6,8 @@ import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 
+from rowmill.core.names.databases import bad_ids
 from rowmill.core.rows.chunks import KEY_BYTES, row_keys
-from rowmill.databases import bad_ids
 from rowmill.errors import OutputError
 from rowmill.ports import Chunk
 
