@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from rowmill.cli import main
-from rowmill.collector import FEWEST_NEW_OBJECTS, rare_collections
+from rowmill.core.measures.gc_threshold import FEWEST_NEW_OBJECTS, rare_collections
 
 
 @pytest.fixture(autouse=True)

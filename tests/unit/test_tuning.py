@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from rowmill.tuning import Advice, Measured, advise, attempts_for, ladder, next_in_flight, rows_of, trouble, why_ended
+from rowmill.core.measures.tuning import (
+    Advice,
+    Measured,
+    advise,
+    attempts_for,
+    ladder,
+    next_in_flight,
+    rows_of,
+    trouble,
+    why_ended,
+)
 
 
 def step(in_flight: int, rows_per_s: float, **changes: Any) -> Measured:

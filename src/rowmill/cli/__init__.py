@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
 from rowmill.cli.terminal import NOTHING_SENT, guarded, say
-from rowmill.collector import rare_collections
+from rowmill.core.measures.gc_threshold import rare_collections
 
 app = typer.Typer(
     name="rowmill",

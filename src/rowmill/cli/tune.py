@@ -13,8 +13,8 @@ from rowmill.cli.terminal import print_json, say
 from rowmill.errors import JobError
 
 if TYPE_CHECKING:
+    from rowmill.core.measures.tuning import Advice
     from rowmill.runner import TuneReport
-    from rowmill.tuning import Advice
 
 
 @with_options

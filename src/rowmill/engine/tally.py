@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rowmill.core.measures.histogram import Histogram
 from rowmill.errors import FailureKind
-from rowmill.histogram import Histogram
 from rowmill.records import STATUS_FAILED, Figures, LaneFigures, Outcome, Usage
 
 WINDOW_S = 10

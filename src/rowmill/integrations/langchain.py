@@ -17,7 +17,7 @@ from typing import Any, TypedDict, TypeVar
 
 from rowmill.api.calling import target_of
 from rowmill.api.running import rules_of
-from rowmill.collector import rare_collections
+from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.errors import JobError, StopReason
 from rowmill.integrations.batch import Batch, Ended
 from rowmill.job.faults import nearest

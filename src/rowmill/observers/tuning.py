@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rowmill.core.measures.tuning import Advice, Measured
 from rowmill.observers.wording import duration, rate, share
-from rowmill.tuning import Advice, Measured
 
 if TYPE_CHECKING:
     from rich.table import Table

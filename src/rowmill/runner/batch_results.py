@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rowmill.collector import rare_collections
+from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.core.requests.batch_lines import ID
 from rowmill.core.rows.outputs.batch_result_lines import (
     RUN_BATCH,

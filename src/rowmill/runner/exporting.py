@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.collector import rare_collections
+from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.core.names.databases import address, is_database, make_target
 from rowmill.core.names.files import default_run_file, without_file_scheme
 from rowmill.core.replies.accuracy import Accuracy

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
-from rowmill.collector import rare_collections
+from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.errors import StopReason
 
 T = TypeVar("T")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rowmill.core.measures.histogram import Histogram
+from rowmill.core.measures.tuning import Measured
 from rowmill.errors import FailureKind
-from rowmill.histogram import Histogram
 from rowmill.ports import Store
 from rowmill.records import Attempt, Outcome
-from rowmill.tuning import Measured
 
 FAILING = frozenset(
     {

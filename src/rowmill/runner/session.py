@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowmill.core.measures.histogram import Histogram
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.batch_lines import BatchBodies
@@ -20,7 +21,6 @@ from rowmill.engine.tally import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import StopReason
 from rowmill.events import Notice
-from rowmill.histogram import Histogram
 from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status

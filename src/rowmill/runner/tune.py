@@ -7,6 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from rowmill.core.measures.tuning import (
+    REFINEMENTS,
+    Advice,
+    Measured,
+    advise,
+    ladder,
+    next_in_flight,
+    rows_of,
+    why_ended,
+)
 from rowmill.core.rows.selection import draw, keep
 from rowmill.engine.gate import RateGate
 from rowmill.errors import JobError, StopReason
@@ -24,7 +34,6 @@ from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
-from rowmill.tuning import REFINEMENTS, Advice, Measured, advise, ladder, next_in_flight, rows_of, why_ended
 
 MOST = 500
 STEP_S = 20.0

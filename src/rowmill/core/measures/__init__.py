@@ -1,0 +1,1 @@
+"""Owns measuring: latencies in bins, when a measurement is over, how often memory is searched for cycles."""
