@@ -6,8 +6,8 @@ from tests.figures import lane
 
 from rowmill.cli.status import status_lines
 from rowmill.core.replies.steps import RowState
-from rowmill.engine.health import Health
-from rowmill.engine.tally import LaneTally
+from rowmill.engine.circuit_breaker import Health
+from rowmill.engine.stats import LaneTally
 from rowmill.errors import FailureKind
 from rowmill.observers.summary import lane_object
 from rowmill.records import Failure, Row, Usage

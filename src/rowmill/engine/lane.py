@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 from rowmill.core.limits.concurrency import AdaptiveLimit
 from rowmill.core.replies.steps import RowState, change_lane, first_state
+from rowmill.engine.circuit_breaker import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
+from rowmill.engine.failover import Roster
 from rowmill.engine.feed import Feed
-from rowmill.engine.gate import RateGate
-from rowmill.engine.health import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
+from rowmill.engine.first_rows import ALIKE_ROWS, Opening
 from rowmill.engine.lane_config import LaneConfig
-from rowmill.engine.opening import ALIKE_ROWS, Opening
-from rowmill.engine.roster import Roster
-from rowmill.engine.tally import LaneTally
-from rowmill.engine.waiting import WaitingRows
+from rowmill.engine.rate_gate import RateGate
+from rowmill.engine.retry_queue import WaitingRows
+from rowmill.engine.stats import LaneTally
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
 from rowmill.ports import Clock, Provider

@@ -13,12 +13,12 @@ from functools import partial
 
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RowState
+from rowmill.engine.budget_gate import Purse
+from rowmill.engine.failover import Roster
 from rowmill.engine.feed import Feed
+from rowmill.engine.first_rows import Opening
 from rowmill.engine.lane import Lane
-from rowmill.engine.opening import Opening
-from rowmill.engine.purse import Purse
-from rowmill.engine.roster import Roster
-from rowmill.engine.tally import LaneView, Tally
+from rowmill.engine.stats import LaneView, Tally
 from rowmill.engine.worker import Desk, RowRules, work
 from rowmill.errors import StopReason, StoreFullError
 from rowmill.events import Event, RunEnded, RunStarted

@@ -14,8 +14,8 @@ from rowmill.core.pricing.attempt_cost import attempt_cost
 from rowmill.core.replies.answers import AnswerSchema, read_answer, repair_messages, reply_text
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
 from rowmill.core.requests.prompts import Prompt, TemplateFault
+from rowmill.engine.budget_gate import Purse
 from rowmill.engine.lane import Lane
-from rowmill.engine.purse import Purse
 from rowmill.errors import FailureKind
 from rowmill.ports import Clock, Store
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status

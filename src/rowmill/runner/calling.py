@@ -13,11 +13,11 @@ from typing import Any
 from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.replies.steps import RetryRules
 from rowmill.engine.feed import Feed
-from rowmill.engine.gate import RateGate
 from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
+from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.tally import Before, Tally
+from rowmill.engine.stats import Before, Tally
 from rowmill.engine.worker import RowRules
 from rowmill.errors import RowError, StopReason
 from rowmill.job import Job

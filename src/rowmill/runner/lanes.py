@@ -11,8 +11,8 @@ from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.limits.token_estimate import TokenEstimate
 from rowmill.core.pricing.prices import Price
 from rowmill.core.replies.answers import AnswerSchema
-from rowmill.engine.gate import RateGate
 from rowmill.engine.lane_config import LaneConfig
+from rowmill.engine.rate_gate import RateGate
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import endpoint_names

@@ -8,7 +8,7 @@ from datetime import date
 
 from rowmill.core.pricing.prices import Price, implausible, price_of
 from rowmill.core.requests.expressions import is_template
-from rowmill.engine.gate import max_tokens_of as request_max_tokens
+from rowmill.engine.rate_gate import max_tokens_of as request_max_tokens
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.job.model import effective_params

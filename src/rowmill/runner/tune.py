@@ -18,7 +18,7 @@ from rowmill.core.measures.tuning import (
     why_ended,
 )
 from rowmill.core.rows.selection import draw, keep
-from rowmill.engine.gate import RateGate
+from rowmill.engine.rate_gate import RateGate
 from rowmill.errors import JobError, StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer
