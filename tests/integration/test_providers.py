@@ -12,7 +12,7 @@ from rowmill.errors import FailureKind
 from rowmill.ports import Provider
 from rowmill.providers.anthropic import AnthropicProvider
 from rowmill.providers.credentials import Credentials
-from rowmill.providers.http import HttpProvider, HttpShape
+from rowmill.providers.custom_http import HttpProvider, HttpShape
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request
 from rowmill.transport.pyreqwest_ import PyreqwestTransport

@@ -12,7 +12,7 @@ import pytest
 from rowmill.core.replies.answers import read_answer
 from rowmill.errors import FailureKind
 from rowmill.providers.credentials import Credentials
-from rowmill.providers.openai_batch import BatchProvider
+from rowmill.providers.openai_bodies import BatchProvider
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Body, Failure, RawReply, Reply, Request, Usage
 

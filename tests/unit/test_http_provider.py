@@ -12,7 +12,7 @@ import pytest
 from rowmill.core.replies.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind, JobError
 from rowmill.providers.credentials import Credentials
-from rowmill.providers.http import HttpProvider, HttpShape, find, parse_path
+from rowmill.providers.custom_http import HttpProvider, HttpShape, find, parse_path
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request, Usage
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 TABLE: Mapping[str, str] = {
     "openai": "rowmill.providers.openai:OpenAIProvider",
-    "openai_batch": "rowmill.providers.openai_batch:BatchProvider",
+    "openai_batch": "rowmill.providers.openai_bodies:BatchProvider",
     "anthropic": "rowmill.providers.anthropic:AnthropicProvider",
-    "http": "rowmill.providers.http:HttpProvider",
+    "http": "rowmill.providers.custom_http:HttpProvider",
     "callable": "rowmill.providers.callable:CallableProvider",
     "local": "rowmill.providers.local:LocalProvider",
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rowmill.errors import JobError
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai import OpenAIProvider
-from rowmill.providers.openai_batch import BatchProvider
+from rowmill.providers.openai_bodies import BatchProvider
 from rowmill.providers.presets import ResolvedEndpoint, chat_url
 
 if TYPE_CHECKING:

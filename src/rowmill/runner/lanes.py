@@ -25,7 +25,7 @@ from rowmill.transport import open_transport
 
 if TYPE_CHECKING:
     from rowmill.ports import Transport
-    from rowmill.providers.http import HttpShape
+    from rowmill.providers.custom_http import HttpShape
 
 TAKES_BODIES = ("openai", "local")  # providers that a batch file's bodies can be sent to
 LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
@@ -196,7 +196,7 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
 def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
     """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
     if endpoint.batch:
-        from rowmill.providers.openai_batch import BatchProvider
+        from rowmill.providers.openai_bodies import BatchProvider
 
         return BatchProvider(transport, endpoint.resolved, endpoint.credentials)
     if endpoint.resolved.provider == "anthropic":
@@ -204,7 +204,7 @@ def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema
 
         return AnthropicProvider(transport, endpoint.resolved, endpoint.credentials, schema)
     if endpoint.resolved.provider == "http":
-        from rowmill.providers.http import HttpProvider
+        from rowmill.providers.custom_http import HttpProvider
 
         return HttpProvider(transport, endpoint.resolved, endpoint.credentials, schema, shape=shape_of(endpoint.spec))
     from rowmill.providers.openai import OpenAIProvider
@@ -214,7 +214,7 @@ def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema
 
 def shape_of(spec: EndpointSpec) -> HttpShape:
     """The shape of a server of its own kind, as the job states it."""
-    from rowmill.providers.http import HttpShape
+    from rowmill.providers.custom_http import HttpShape
 
     stated = {} if spec.http is None else spec.http.model_dump(exclude_none=True)
     return HttpShape(**stated)
