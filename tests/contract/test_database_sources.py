@@ -15,9 +15,9 @@ import pytest
 from rowmill.core.names.databases import address
 from rowmill.core.rows.chunks import decode
 from rowmill.errors import JobError, SourceError
+from rowmill.io.sources import open_database
 from rowmill.ports import Source
 from rowmill.runner import status
-from rowmill.sources import open_database
 
 if TYPE_CHECKING:
     from tests.postgresql import Server

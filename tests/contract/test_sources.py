@@ -23,8 +23,8 @@ from tests.elsewhere import Bucket, WebPages, serving
 from rowmill.core.names.databases import address
 from rowmill.core.rows.chunks import ObjectChunk, decode, row_keys
 from rowmill.errors import SourceError
+from rowmill.io.sources import open_database, open_source
 from rowmill.ports import Source
-from rowmill.sources import open_database, open_source
 
 if TYPE_CHECKING:
     from tests.postgresql import Server

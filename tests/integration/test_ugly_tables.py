@@ -130,7 +130,7 @@ def test_every_type_has_its_text_in_a_prompt(place: Workplace) -> None:
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_to_its_end(place: Workplace, tmp_path: Path) -> None:
-    from rowmill.sources import open_source
+    from rowmill.io.sources import open_source
 
     path = place.write("in.jsonl", b"".join(b'{"n":%d}\n' % n for n in range(2_500)))
     chunks = open_source(str(path)).chunks()

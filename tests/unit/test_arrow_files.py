@@ -12,7 +12,7 @@ import pytest
 
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import SourceError
-from rowmill.sources import open_source
+from rowmill.io.sources import open_source
 
 TABLE = pa.table(
     {

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rowmill.errors import SourceError
-from rowmill.sources import open_source
-from rowmill.sources.csv import CsvReader
-from rowmill.sources.lines import InputFile, Lines
+from rowmill.io.sources import open_source
+from rowmill.io.sources.csv import CsvReader
+from rowmill.io.sources.lines import InputFile, Lines
 
 
 class Read:

@@ -11,7 +11,7 @@ import pytest
 import xlsxwriter
 
 from rowmill.errors import SourceError
-from rowmill.sources import FileSource, open_source
+from rowmill.io.sources import FileSource, open_source
 
 Write = Callable[[Any, Any], None]
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.errors import SourceError
-from rowmill.sources import open_source
-from rowmill.sources.json import _Scanner
+from rowmill.io.sources import open_source
+from rowmill.io.sources.json import _Scanner
 
 
 def read(folder: Path, content: bytes | str, name: str = "in.jsonl") -> tuple[list[dict[str, Any]], dict[int, str]]:

@@ -16,8 +16,8 @@ import zstandard
 
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import SourceError
+from rowmill.io.sources import open_source
 from rowmill.ports import Chunk
-from rowmill.sources import open_source
 
 
 def rows_of(path: Path | str, **options: Any) -> list[dict[str, Any]]:

@@ -14,10 +14,10 @@ from rowmill.api.frames import Frame, read_frame
 from rowmill.api.options import MapOptions, chosen_on_error, make_job
 from rowmill.api.running import observers, raise_signal, rules_of
 from rowmill.errors import JobError, RowError, StoppedError, StopReason
+from rowmill.io.sources.arrow import ArrowSource, RowsSource
 from rowmill.records import GOOD, Status
 from rowmill.runner.loop import in_thread
 from rowmill.runner.mapping import MapRun, prepared_map
-from rowmill.sources.arrow import ArrowSource, RowsSource
 from rowmill.store.reader import RunFileReader
 
 if TYPE_CHECKING:

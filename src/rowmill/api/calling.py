@@ -88,7 +88,7 @@ def items_of(rows: Any) -> Iterable[Any]:
     """The rows one by one; those of a frame as dicts."""
     frame = read_frame(rows)
     if frame is not None:
-        from rowmill.sources.arrow import ArrowSource
+        from rowmill.io.sources.arrow import ArrowSource
 
         source = ArrowSource(frame.table)
         return (record for chunk in source.chunks() for record in chunk.records())

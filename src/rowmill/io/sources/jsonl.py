@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowmill.core.rows.chunks import ObjectChunk, decode_json
+from rowmill.io.sources.lines import InputFile, Lines, cut
 from rowmill.ports import Chunk
 from rowmill.records import Fault
-from rowmill.sources.lines import InputFile, Lines, cut
 
 # What Rowmill's own file of failed rows adds to each row.
 _FAILURE_KEY = "_rowmill"

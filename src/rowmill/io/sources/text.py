@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rowmill.core.rows.chunks import TableChunk
+from rowmill.io.sources.lines import InputFile, Lines, cut
 from rowmill.ports import Chunk
 from rowmill.records import Fault
-from rowmill.sources.lines import InputFile, Lines, cut
 
 _COLUMNS = ("text",)
 _NO_CELLS: Sequence[str] = ()

@@ -7,27 +7,27 @@ from importlib import import_module
 from rowmill.core.names.databases import Address
 from rowmill.core.names.files import leaf
 from rowmill.errors import SourceError
+from rowmill.io.sources.encodings import check_encoding
+from rowmill.io.sources.files import FileSource, Reader, find_files
+from rowmill.io.sources.lines import InputFile
 from rowmill.ports import Source
-from rowmill.sources.encodings import check_encoding
-from rowmill.sources.files import FileSource, Reader, find_files
-from rowmill.sources.lines import InputFile
 
 __all__ = ["FileSource", "open_database", "open_source"]
 
 _READERS = {
-    ".csv": "rowmill.sources.csv:CsvReader",
-    ".tsv": "rowmill.sources.csv:CsvReader",
-    ".jsonl": "rowmill.sources.jsonl:JsonlReader",
-    ".ndjson": "rowmill.sources.jsonl:JsonlReader",
-    ".json": "rowmill.sources.json:JsonReader",
-    ".parquet": "rowmill.sources.parquet:ParquetReader",
-    ".txt": "rowmill.sources.text:TextReader",
-    ".xlsx": "rowmill.sources.excel:ExcelReader",
-    ".xlsm": "rowmill.sources.excel:ExcelReader",
-    ".arrow": "rowmill.sources.ipc:ArrowFileReader",
-    ".arrows": "rowmill.sources.ipc:ArrowFileReader",
-    ".feather": "rowmill.sources.ipc:ArrowFileReader",
-    ".ipc": "rowmill.sources.ipc:ArrowFileReader",
+    ".csv": "rowmill.io.sources.csv:CsvReader",
+    ".tsv": "rowmill.io.sources.csv:CsvReader",
+    ".jsonl": "rowmill.io.sources.jsonl:JsonlReader",
+    ".ndjson": "rowmill.io.sources.jsonl:JsonlReader",
+    ".json": "rowmill.io.sources.json:JsonReader",
+    ".parquet": "rowmill.io.sources.parquet:ParquetReader",
+    ".txt": "rowmill.io.sources.text:TextReader",
+    ".xlsx": "rowmill.io.sources.excel:ExcelReader",
+    ".xlsm": "rowmill.io.sources.excel:ExcelReader",
+    ".arrow": "rowmill.io.sources.ipc:ArrowFileReader",
+    ".arrows": "rowmill.io.sources.ipc:ArrowFileReader",
+    ".feather": "rowmill.io.sources.ipc:ArrowFileReader",
+    ".ipc": "rowmill.io.sources.ipc:ArrowFileReader",
 }
 _PACKED = (".gz", ".zst")
 _TABLES = (".csv", ".tsv")
@@ -38,7 +38,7 @@ _BINARY |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "Arrow")
 
 def open_database(address: Address, query: str | None, table_name: str | None) -> Source:
     """The rows that the query gives, or the table holds.  Connects to nothing yet."""
-    from rowmill.sources.database import DatabaseSource
+    from rowmill.io.sources.database import DatabaseSource
 
     return DatabaseSource(address, query, table_name)
 

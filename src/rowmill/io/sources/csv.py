@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from rowmill.core.rows.chunks import TableChunk
 from rowmill.errors import SourceError
+from rowmill.io.sources.headers import named, refuse_twice
+from rowmill.io.sources.lines import InputFile, Lines, cut
 from rowmill.ports import Chunk
 from rowmill.records import Fault
-from rowmill.sources.headers import named, refuse_twice
-from rowmill.sources.lines import InputFile, Lines, cut
 
 _CellRow = tuple[Sequence[str], int, Fault | None]
 _NO_CELLS: Sequence[str] = ()

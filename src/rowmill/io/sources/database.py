@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rowmill.core.names.databases import Address, Kind, table
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import DatabaseError, SourceError
+from rowmill.io.sources.arrow import pieces
+from rowmill.io.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK
 from rowmill.ports import Chunk
-from rowmill.sources.arrow import pieces
-from rowmill.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _READERS: dict[Kind, str] = {
-    "postgresql": "rowmill.sources.postgresql:PostgresqlReader",
-    "sqlite": "rowmill.sources.sqlite:SqliteReader",
-    "duckdb": "rowmill.sources.duckdb:DuckdbReader",
+    "postgresql": "rowmill.io.sources.postgresql:PostgresqlReader",
+    "sqlite": "rowmill.io.sources.sqlite:SqliteReader",
+    "duckdb": "rowmill.io.sources.duckdb:DuckdbReader",
 }
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rowmill.errors import SourceError
+from rowmill.io.sources.batches import checked, cut_batches
+from rowmill.io.sources.lines import InputFile
 from rowmill.ports import Chunk
-from rowmill.sources.batches import checked, cut_batches
-from rowmill.sources.lines import InputFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from rowmill.core.names.databases import Address, quoted
 from rowmill.core.rows.outputs import marked
 from rowmill.drivers.postgresql import PostgresqlConnection
 from rowmill.errors import DatabaseError
+from rowmill.io.sources.database import arrow_chunks
 from rowmill.ports import Chunk
-from rowmill.sources.database import arrow_chunks
 
 if TYPE_CHECKING:
     import pyarrow as pa

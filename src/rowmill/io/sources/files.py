@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from rowmill.core.names.files import is_remote
 from rowmill.errors import SourceError
+from rowmill.io.sources.lines import InputFile
+from rowmill.io.sources.saved import saved_files
 from rowmill.places import remote
 from rowmill.ports import Chunk
-from rowmill.sources.lines import InputFile
-from rowmill.sources.saved import saved_files
 
 _GLOB_CHARACTERS = "*?["
 

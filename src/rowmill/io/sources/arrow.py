@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk
 from rowmill.errors import SourceError
+from rowmill.io.sources.lines import BYTES_PER_CHUNK
 from rowmill.ports import Chunk
-from rowmill.sources.lines import BYTES_PER_CHUNK
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import SourceError
+from rowmill.io.sources.batches import checked, pieces
+from rowmill.io.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile
 from rowmill.ports import Chunk
-from rowmill.sources.batches import checked, pieces
-from rowmill.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rowmill.core.rows.chunks import ArrowChunk
+from rowmill.io.sources.headers import refuse_twice
+from rowmill.io.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile
 from rowmill.ports import Chunk
-from rowmill.sources.headers import refuse_twice
-from rowmill.sources.lines import BYTES_PER_CHUNK, ROWS_PER_CHUNK, InputFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from rowmill.core.rows.outputs import marked
 from rowmill.drivers import duckdb
 from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
+from rowmill.io.sources.database import arrow_chunks
 from rowmill.ports import Chunk
-from rowmill.sources.database import arrow_chunks
 
 # What Arrow does not hold as it is comes as DuckDB writes it.
 _AS_TEXT = ("TIME WITH TIME ZONE", "INTERVAL", "BIT", "BIGNUM", "VARINT", "UHUGEINT", "UNION", "GEOMETRY", "VARIANT")

@@ -14,10 +14,10 @@ from typing import Any
 
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.errors import SourceError
+from rowmill.io.sources.headers import named, refuse_twice
+from rowmill.io.sources.lines import InputFile, cut
 from rowmill.ports import Chunk
 from rowmill.records import Fault
-from rowmill.sources.headers import named, refuse_twice
-from rowmill.sources.lines import InputFile, cut
 
 _EXACT_IN_DOUBLE = 1 << 53
 _ROUGH_VALUE_BYTES = 8

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from rowmill.core.rows.chunks import ObjectChunk, decode_json
 from rowmill.errors import SourceError
+from rowmill.io.sources.jsonl import JsonlReader, ObjectRow, object_row
+from rowmill.io.sources.lines import ROW_LIMIT_BYTES, InputFile, cut
 from rowmill.ports import Chunk
-from rowmill.sources.jsonl import JsonlReader, ObjectRow, object_row
-from rowmill.sources.lines import ROW_LIMIT_BYTES, InputFile, cut
 
 _BLOCK_BYTES = 1 << 18
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'

@@ -1,0 +1,1 @@
+"""Owns what crosses the border of the process: rows in and out, files, databases, HTTP."""
