@@ -21,10 +21,10 @@ from tests.postgresql import running_server
 from rowmill.core.names.databases import Target, address
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
+from rowmill.io.sinks import create_table_sink
 from rowmill.io.sources import open_database
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import create_table_sink
 
 ROWS = 300_000
 PER_CHUNK = 1_000

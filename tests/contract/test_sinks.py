@@ -16,12 +16,12 @@ import pytest
 from rowmill.core.rows.chunks import ObjectChunk, TableChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns, failure_record
 from rowmill.errors import OutputError
+from rowmill.io.sinks import FORMATS, OutputShape, check_writable, create_sink, format_of
+from rowmill.io.sinks.atomic import AtomicFile
+from rowmill.io.sinks.jsonl import JsonLinesFile
 from rowmill.io.sources import open_source
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
-from rowmill.sinks import FORMATS, OutputShape, check_writable, create_sink, format_of
-from rowmill.sinks.atomic import AtomicFile
-from rowmill.sinks.jsonl import JsonLinesFile
 
 COLUMNS = OutputColumns(("id", "text"), (AnswerColumn("label", "string"), AnswerColumn("score", "number")))
 TEXTS = ["→ 馬 😀", ' "x", y ', "a\r", "\n", "", "=1+1", "NULL", "\u2028"]

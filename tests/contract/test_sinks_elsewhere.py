@@ -14,10 +14,10 @@ from tests.frail import Frail
 
 from rowmill import places
 from rowmill.errors import OutputError
+from rowmill.io.sinks import FORMATS, OutputShape, check_writable, create_sink
 from rowmill.io.sources import open_source
 from rowmill.places import remote
 from rowmill.ports import Chunk, Sink
-from rowmill.sinks import FORMATS, OutputShape, check_writable, create_sink
 
 if TYPE_CHECKING:
     from tests.elsewhere import Bucket

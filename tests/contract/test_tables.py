@@ -17,11 +17,11 @@ from rowmill.core.names.databases import Mark, Mode, Target, address
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.errors import OutputError
+from rowmill.io.sinks import check_target, create_table_sink, table_rows
+from rowmill.io.sinks.database import connected
 from rowmill.io.sources import open_database
 from rowmill.ports import Chunk, Sink
 from rowmill.records import Outcome, Status
-from rowmill.sinks import check_target, create_table_sink, table_rows
-from rowmill.sinks.database import connected
 
 ANSWER = (AnswerColumn("label", "string"), AnswerColumn("more", "json"))
 NUMBERS = itertools.count()

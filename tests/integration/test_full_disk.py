@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rowmill.sinks import FORMATS
+from rowmill.io.sinks import FORMATS
 
 # A limit on the size of files stands in for a full disk: the system refuses the write in the same way.
 SCRIPT = """
@@ -18,7 +18,7 @@ from rowmill.core.rows.chunks import TableChunk
 from rowmill.errors import StoreFullError
 from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.records import Outcome, Status
-from rowmill.sinks import OutputShape, create_sink
+from rowmill.io.sinks import OutputShape, create_sink
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 columns = OutputColumns(("a",), ())

@@ -12,9 +12,9 @@ import pytest
 
 from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
+from rowmill.io.sinks import OutputShape, create_sink
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import OutputShape, create_sink
 
 
 def outcome(index: int, answer: bytes | None = None) -> Outcome:

@@ -13,9 +13,9 @@ import pytest
 from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk, TableChunk
 from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.errors import OutputError
+from rowmill.io.sinks import OutputShape, create_sink
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import OutputShape, create_sink
 
 
 def outcome(index: int) -> Outcome:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from rowmill.core.rows.chunks import ObjectChunk, TableChunk
 from rowmill.core.rows.outputs import Batch, OutputColumns
+from rowmill.io.sinks import OutputShape, create_sink
 from rowmill.io.sources import open_source
 from rowmill.ports import Chunk
 from rowmill.records import Outcome, Status
-from rowmill.sinks import OutputShape, create_sink
 
 FORMATS = ["jsonl", "csv", "tsv", "parquet"]
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=10) | st.sampled_from(

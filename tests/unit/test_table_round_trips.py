@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.rows.outputs import Batch, OutputColumns
+from rowmill.io.sinks import OutputShape, create_sink
 from rowmill.io.sources import open_source
 from rowmill.records import Outcome, Status
-from rowmill.sinks import OutputShape, create_sink
 
 Cells = list[list[str]]
 

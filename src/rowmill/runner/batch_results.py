@@ -17,10 +17,10 @@ from rowmill.core.rows.outputs.batch_result_lines import (
     run_batch_error_line,
 )
 from rowmill.errors import RunFileError
+from rowmill.io.sinks import remove
+from rowmill.io.sinks.jsonl import JsonLinesFile
 from rowmill.ports import Chunk
 from rowmill.records import LastAttempt, Outcome
-from rowmill.sinks import remove
-from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.reader import RunFileReader
 
 LEADERS_KEPT = 100

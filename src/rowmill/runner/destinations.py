@@ -11,10 +11,10 @@ from typing import Protocol
 from rowmill.core.names.databases import Mark, Target
 from rowmill.core.names.files import is_remote
 from rowmill.core.rows.outputs import OutputColumns
+from rowmill.io.sinks import OutputShape, check_target, create_sink, create_table_sink, table_rows
 from rowmill.job import Job
 from rowmill.places import exists, stamp
 from rowmill.ports import Chunk, Sink
-from rowmill.sinks import OutputShape, check_target, create_sink, create_table_sink, table_rows
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import Writer

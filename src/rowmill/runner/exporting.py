@@ -15,6 +15,8 @@ from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.rows.outputs import Batch, failure_record
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.errors import JobError, OutputError, RunFileError
+from rowmill.io.sinks import check_target, check_writable, format_of, remove
+from rowmill.io.sinks.jsonl import JsonLinesFile
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
@@ -22,8 +24,6 @@ from rowmill.runner.batch_results import write_results
 from rowmill.runner.destinations import FilePlace, Place, TablePlace
 from rowmill.runner.plan import columns_of, form_of
 from rowmill.runner.rereading import Reread
-from rowmill.sinks import check_target, check_writable, format_of, remove
-from rowmill.sinks.jsonl import JsonLinesFile
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
 

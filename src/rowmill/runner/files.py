@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rowmill.errors import OutputError
+from rowmill.io.sinks import translated
 from rowmill.places import exists, rename
 from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import failures_path
 from rowmill.runner.plan import Plan
-from rowmill.sinks import translated
 from rowmill.store import connection as connections
 
 SIDE_FILES = ("-wal", "-shm")

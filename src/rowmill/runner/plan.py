@@ -19,13 +19,13 @@ from rowmill.core.rows.outputs import AnswerColumn, OutputColumns
 from rowmill.core.rows.outputs.batch_result_lines import BATCH, RESULT_FORMS
 from rowmill.core.rows.selection import select
 from rowmill.errors import JobError, OutputError
+from rowmill.io.sinks import check_writable, format_of
 from rowmill.io.sources import open_database, open_source
 from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
 from rowmill.ports import Chunk, Source
 from rowmill.runner.asks import Ask, Asks, compile_asks, gather
-from rowmill.sinks import check_writable, format_of
 from rowmill.store.ids import unique_ids
 
 

@@ -12,6 +12,7 @@ from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
+from rowmill.io.sinks import translated
 from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint, version_keys
 from rowmill.places import exists
@@ -26,7 +27,6 @@ from rowmill.runner.plan import Input, Plan
 from rowmill.runner.pricing import odd_prices
 from rowmill.runner.session import Session
 from rowmill.runner.versions import decide, find_change
-from rowmill.sinks import translated
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import Writer, most_uncommitted

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 from rowmill.core.rows.outputs import Batch
+from rowmill.io.sinks.atomic import Place, check_writable, translated
+from rowmill.io.sinks.settings import OutputShape
 from rowmill.ports import Sink
-from rowmill.sinks.atomic import Place, check_writable, translated
-from rowmill.sinks.settings import OutputShape
 
 _FEWEST_DIGITS = 5
 

@@ -26,9 +26,9 @@ NAMED_ROWS = 5
 _ROWS_PER_LOAD = 1 << 15
 _BYTES_PER_LOAD = 16 << 20
 _DIALECTS: dict[Kind, str] = {
-    "postgresql": "rowmill.sinks.postgresql:PostgresqlDialect",
-    "sqlite": "rowmill.sinks.sqlite:SqliteDialect",
-    "duckdb": "rowmill.sinks.duckdb:DuckdbDialect",
+    "postgresql": "rowmill.io.sinks.postgresql:PostgresqlDialect",
+    "sqlite": "rowmill.io.sinks.sqlite:SqliteDialect",
+    "duckdb": "rowmill.io.sinks.duckdb:DuckdbDialect",
 }
 
 

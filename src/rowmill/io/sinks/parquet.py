@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from rowmill.core.rows.outputs import Batch
 from rowmill.errors import OutputError
-from rowmill.sinks.atomic import AtomicFile
-from rowmill.sinks.settings import SinkSettings
+from rowmill.io.sinks.atomic import AtomicFile
+from rowmill.io.sinks.settings import SinkSettings
 
 _ROWS_PER_GROUP = 1 << 16
 _BYTES_PER_GROUP = 64 << 20

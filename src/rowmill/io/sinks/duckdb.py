@@ -12,8 +12,8 @@ from rowmill.core.names.databases import Address, Table
 from rowmill.core.rows.outputs import mark_of
 from rowmill.drivers import duckdb
 from rowmill.drivers.waiting import awaited
-from rowmill.sinks.database import STAGE
-from rowmill.sinks.fitting import fitted
+from rowmill.io.sinks.database import STAGE
+from rowmill.io.sinks.fitting import fitted
 
 if TYPE_CHECKING:
     import pyarrow as pa

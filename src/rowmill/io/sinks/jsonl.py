@@ -9,8 +9,8 @@ import msgspec
 
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.rows.outputs import Batch
-from rowmill.sinks.atomic import AtomicFile
-from rowmill.sinks.settings import SinkSettings
+from rowmill.io.sinks.atomic import AtomicFile
+from rowmill.io.sinks.settings import SinkSettings
 
 _encode_lines = msgspec.json.Encoder(decimal_format="number", enc_hook=str).encode_lines
 _ODD = (TypeError, ValueError, RecursionError)

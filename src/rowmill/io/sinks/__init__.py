@@ -11,9 +11,9 @@ from rowmill.core.names.databases import Mark, Target
 from rowmill.core.names.files import leaf
 from rowmill.core.rows.outputs import OutputColumns, arrow_schema
 from rowmill.errors import OutputError
+from rowmill.io.sinks.atomic import check_writable, remove, translated
+from rowmill.io.sinks.settings import OutputShape, SinkSettings
 from rowmill.ports import Chunk, Sink
-from rowmill.sinks.atomic import check_writable, remove, translated
-from rowmill.sinks.settings import OutputShape, SinkSettings
 
 __all__ = [
     "FORMATS",
@@ -29,10 +29,10 @@ __all__ = [
 ]
 
 _SINKS = {
-    "jsonl": "rowmill.sinks.jsonl:JsonlSink",
-    "csv": "rowmill.sinks.csv:CsvSink",
-    "tsv": "rowmill.sinks.csv:TsvSink",
-    "parquet": "rowmill.sinks.parquet:ParquetSink",
+    "jsonl": "rowmill.io.sinks.jsonl:JsonlSink",
+    "csv": "rowmill.io.sinks.csv:CsvSink",
+    "tsv": "rowmill.io.sinks.csv:TsvSink",
+    "parquet": "rowmill.io.sinks.parquet:ParquetSink",
 }
 FORMATS = tuple(_SINKS)
 _ENDINGS = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl"}
@@ -56,7 +56,7 @@ def create_table_sink(
     remember: Callable[[Mark], None] = lambda mark: None,
 ) -> Sink:
     """A sink that fills a table at its commit; see `database.TableSettings`.  Raises OutputError."""
-    from rowmill.sinks.database import TableSettings, TableSink
+    from rowmill.io.sinks.database import TableSettings, TableSink
 
     columns.check()
     return TableSink(TableSettings(target, columns, chunks, marks, remember))
@@ -64,14 +64,14 @@ def create_table_sink(
 
 def check_target(target: Target, marks: Sequence[Mark] = ()) -> None:
     """Raises OutputError unless the table could be written; changes nothing."""
-    from rowmill.sinks import database
+    from rowmill.io.sinks import database
 
     database.check_target(target, marks)
 
 
 def table_rows(target: Target) -> int | None:
     """How many rows stand in the table; None where it is not there.  Raises DatabaseError."""
-    from rowmill.sinks import database
+    from rowmill.io.sinks import database
 
     return database.table_rows(target)
 
@@ -97,6 +97,6 @@ def create_sink(
     settings = SinkSettings(path, columns, schema, shape.escape_formulas)
     if shape.split_rows is None:
         return kind(settings)
-    from rowmill.sinks.parts import PartsSink
+    from rowmill.io.sinks.parts import PartsSink
 
     return PartsSink(path, shape, lambda part: kind(replace(settings, path=part)))

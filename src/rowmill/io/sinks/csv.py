@@ -12,8 +12,8 @@ from typing import Any
 
 from rowmill.core.rows.chunks import decode_json, encode_json
 from rowmill.core.rows.outputs import Batch
-from rowmill.sinks.atomic import AtomicFile
-from rowmill.sinks.settings import SinkSettings
+from rowmill.io.sinks.atomic import AtomicFile
+from rowmill.io.sinks.settings import SinkSettings
 
 # What a spreadsheet takes for the start of a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")

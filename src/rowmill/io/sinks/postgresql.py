@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rowmill.core.names.databases import Address, Table
 from rowmill.core.rows.outputs import mark_of
 from rowmill.drivers.postgresql import PostgresqlConnection
-from rowmill.sinks.database import STAGE
-from rowmill.sinks.fitting import fitted, is_scalar
+from rowmill.io.sinks.database import STAGE
+from rowmill.io.sinks.fitting import fitted, is_scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from rowmill.core.names.databases import Address, Table, quoted
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.rows.chunks.arrow import plain_values
 from rowmill.drivers import sqlite
-from rowmill.sinks.database import STAGE
+from rowmill.io.sinks.database import STAGE
 
 if TYPE_CHECKING:
     import pyarrow as pa
