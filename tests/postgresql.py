@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rowmill.core.names.databases import address
-from rowmill.drivers.postgresql import PostgresqlConnection
+from rowmill.io.drivers.postgresql import PostgresqlConnection
 
 PASSWORD = "correct-horse-battery"
 

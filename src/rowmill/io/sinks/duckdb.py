@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.core.names.databases import Address, Table
 from rowmill.core.rows.outputs import mark_of
-from rowmill.drivers import duckdb
-from rowmill.drivers.waiting import awaited
+from rowmill.io.drivers import duckdb
+from rowmill.io.drivers.waiting import awaited
 from rowmill.io.sinks.database import STAGE
 from rowmill.io.sinks.fitting import fitted
 

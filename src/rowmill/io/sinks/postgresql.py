@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.core.names.databases import Address, Table
 from rowmill.core.rows.outputs import mark_of
-from rowmill.drivers.postgresql import PostgresqlConnection
+from rowmill.io.drivers.postgresql import PostgresqlConnection
 from rowmill.io.sinks.database import STAGE
 from rowmill.io.sinks.fitting import fitted, is_scalar
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rowmill.core.names.databases import Address, Table, quoted
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.rows.chunks.arrow import plain_values
-from rowmill.drivers import sqlite
+from rowmill.io.drivers import sqlite
 from rowmill.io.sinks.database import STAGE
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 
 from rowmill.core.names.databases import Address, quoted
 from rowmill.core.rows.outputs import marked
-from rowmill.drivers import duckdb
-from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
+from rowmill.io.drivers import duckdb
+from rowmill.io.drivers.waiting import awaited
 from rowmill.io.sources.database import arrow_chunks
 from rowmill.ports import Chunk
 

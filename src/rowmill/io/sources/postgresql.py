@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.core.names.databases import Address, quoted
 from rowmill.core.rows.outputs import marked
-from rowmill.drivers.postgresql import PostgresqlConnection
 from rowmill.errors import DatabaseError
+from rowmill.io.drivers.postgresql import PostgresqlConnection
 from rowmill.io.sources.database import arrow_chunks
 from rowmill.ports import Chunk
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rowmill.core.names.databases import Address
 from rowmill.core.rows.chunks import CellChunk
-from rowmill.drivers import sqlite
+from rowmill.io.drivers import sqlite
 from rowmill.io.sources.lines import cut
 from rowmill.ports import Chunk
 from rowmill.records import Fault

@@ -10,8 +10,8 @@ from time import monotonic, sleep
 from urllib.parse import quote
 
 from rowmill.core.names.databases import Address
-from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError, StoreFullError
+from rowmill.io.drivers.waiting import awaited
 
 BUSY_S = 30.0
 BUSY_STEP_S = 0.5  # a wait in the library cannot be interrupted

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowmill.core.names.databases import Address
-from rowmill.drivers.waiting import awaited
 from rowmill.errors import DatabaseError
+from rowmill.io.drivers.waiting import awaited
 
 if TYPE_CHECKING:
     import pyarrow as pa
