@@ -12,11 +12,11 @@ import pytest
 from tests.contract.test_sinks import COLUMNS, TEXTS, batch, chunk
 from tests.frail import Frail
 
-from rowmill import places
 from rowmill.errors import OutputError
+from rowmill.io import files as places
+from rowmill.io.files import remote
 from rowmill.io.sinks import FORMATS, OutputShape, check_writable, create_sink
 from rowmill.io.sources import open_source
-from rowmill.places import remote
 from rowmill.ports import Chunk, Sink
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Protocol
 from rowmill.core.names.databases import Mark, Target
 from rowmill.core.names.files import is_remote
 from rowmill.core.rows.outputs import OutputColumns
+from rowmill.io.files import exists, stamp
 from rowmill.io.sinks import OutputShape, check_target, create_sink, create_table_sink, table_rows
 from rowmill.job import Job
-from rowmill.places import exists, stamp
 from rowmill.ports import Chunk, Sink
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rowmill.errors import OutputError
+from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
-from rowmill.places import exists, rename
 from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import failures_path
 from rowmill.runner.plan import Plan

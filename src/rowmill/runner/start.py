@@ -12,10 +12,10 @@ from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
 from rowmill.events import Event, Notice
+from rowmill.io.files import exists
 from rowmill.io.sinks import translated
 from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint, version_keys
-from rowmill.places import exists
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.batch_results import write_results

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from rowmill import places
 from rowmill.core.names.files import is_remote, scratch_path
 from rowmill.errors import OutputError, StoreFullError
-from rowmill.places import remote
+from rowmill.io import files as places
+from rowmill.io.files import remote
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PART = "part-"

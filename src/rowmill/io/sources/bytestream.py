@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Protocol
 
 from rowmill.core.names.files import file_part, is_remote
 from rowmill.errors import SourceError
+from rowmill.io.files.remote import open_file
 from rowmill.io.sources.encodings import check_head, is_utf8
-from rowmill.places.remote import open_file
 
 _HEAD_BYTES = 1 << 16
 _BUFFER_BYTES = 1 << 18

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from rowmill.core.names.files import is_remote
 from rowmill.errors import SourceError
+from rowmill.io.files import remote
 from rowmill.io.sources.lines import InputFile
 from rowmill.io.sources.saved import saved_files
-from rowmill.places import remote
 from rowmill.ports import Chunk
 
 _GLOB_CHARACTERS = "*?["

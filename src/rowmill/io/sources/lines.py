@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from rowmill.core.names.files import is_remote, leaf
 from rowmill.errors import SourceError
+from rowmill.io.files.remote import open_file
 from rowmill.io.sources.bytestream import open_bytes, reason
-from rowmill.places.remote import open_file
 from rowmill.ports import Chunk
 from rowmill.records import Fault
 

@@ -18,7 +18,7 @@ __all__ = ["exists", "is_folder", "remove", "rename", "stamp"]
 def exists(path: str) -> bool:
     """Whether a file or folder is there."""
     if is_remote(path):
-        from rowmill.places import remote
+        from rowmill.io.files import remote
 
         return remote.exists(path)
     return os.path.exists(path)
@@ -27,7 +27,7 @@ def exists(path: str) -> bool:
 def is_folder(path: str) -> bool:
     """Whether a folder is there; a prefix that holds files counts as one."""
     if is_remote(path):
-        from rowmill.places import remote
+        from rowmill.io.files import remote
 
         return remote.is_folder(path)
     return os.path.isdir(path)
@@ -36,7 +36,7 @@ def is_folder(path: str) -> bool:
 def remove(path: str) -> None:
     """Takes a file or a folder away, if it is there."""
     if is_remote(path):
-        from rowmill.places import remote
+        from rowmill.io.files import remote
 
         remote.remove(path)
     elif os.path.isdir(path) and not os.path.islink(path):
@@ -48,7 +48,7 @@ def remove(path: str) -> None:
 def rename(path: str, new: str) -> None:
     """Gives a file or folder another name at the same place."""
     if is_remote(path):
-        from rowmill.places import remote
+        from rowmill.io.files import remote
 
         remote.move(path, new)
     else:
@@ -58,7 +58,7 @@ def rename(path: str, new: str) -> None:
 def stamp(path: str) -> list[Any] | None:
     """What changes whenever the file, or a file in the folder, does; None where nothing is there.  JSON-ready."""
     if is_remote(path):
-        from rowmill.places import remote
+        from rowmill.io.files import remote
 
         return remote.stamp(path)
     try:
