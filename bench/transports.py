@@ -22,8 +22,8 @@ import uvloop
 
 from bench.server import server
 from bench.tls_server import tls_server
+from rowmill.io.http import TABLE
 from rowmill.records import RawReply
-from rowmill.transport import TABLE
 
 BODY = b'{"model":"sim","messages":[{"role":"user","content":"Label this review: it works very well, I like it"}]}'
 HEADERS = {"content-type": "application/json", "authorization": "Bearer none"}

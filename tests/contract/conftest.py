@@ -10,8 +10,8 @@ import pytest
 import uvloop
 from tests.contract.wires import Certificate, Wire
 
-from rowmill.transport.http1 import DirectTransport
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
+from rowmill.io.http.http1 import DirectTransport
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from tests.contract.http_servers import Talk, echo, hang, replies
 from tests.contract.wires import HEADERS, OK, Wire, allow_descriptors
 
 from rowmill.errors import FailureKind
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
 from rowmill.records import Failure, RawReply
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 
 def test_connections_are_reused(wire: Wire) -> None:

@@ -10,9 +10,9 @@ from pyreqwest import exceptions
 from tests.contract.http_servers import Server, replies, serving
 from tests.contract.wires import HEADERS, OK
 
+from rowmill.io.http import pyreqwest_
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
 from rowmill.records import Failure, RawReply
-from rowmill.transport import pyreqwest_
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 
 def test_a_proxy_from_the_environment_is_used_but_never_for_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from rowmill.core.replies.answers import compile_schema, read_answer
 from rowmill.errors import FailureKind, JobError
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
 from rowmill.providers import local
 from rowmill.providers.local import LocalModel, LocalProvider, find_weights
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ from typing import Any
 
 from rowmill.core.replies.answers import compile_schema, read_answer
 from rowmill.errors import FailureKind
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
 from rowmill.ports import Provider
 from rowmill.providers.anthropic import AnthropicProvider
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.custom_http import HttpProvider, HttpShape
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 SCHEMA = compile_schema("sentiment: positive|negative")
 ASKED = Request([Message("system", "Label."), Message("user", "It broke. 馬")], {"max_tokens": 32})

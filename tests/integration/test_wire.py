@@ -8,12 +8,12 @@ import pytest
 
 from rowmill.core.replies.answers import AnswerSchema, compile_schema, read_answer
 from rowmill.errors import FailureKind
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.openai import OpenAIProvider
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Failure, Message, RawReply, Reply, Request
 from rowmill.simulator import Behaviour, Simulator
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 SCHEMA = compile_schema("label: yes|no, score: number")
 

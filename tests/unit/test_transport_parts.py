@@ -14,21 +14,21 @@ from typing import Any, cast
 import pytest
 
 from rowmill.errors import JobError
+from rowmill.io.http import open_transport
+from rowmill.io.http.connection import Connection
+from rowmill.io.http.deadlines import Deadlines
+from rowmill.io.http.dialer import Dialer
+from rowmill.io.http.encodings import TooLargeError, unpacked
+from rowmill.io.http.exchange import Exchange
+from rowmill.io.http.heads import HeaderNames
+from rowmill.io.http.http1 import DirectTransport
+from rowmill.io.http.known_heads import MOST_HEADS, KnownHeads
+from rowmill.io.http.origin import place_of
+from rowmill.io.http.pool import MOST_DIALLING, Pool, PoolLimits
+from rowmill.io.http.proxies import goes_through_a_proxy
+from rowmill.io.http.pyreqwest_ import PyreqwestTransport
+from rowmill.io.http.write_batch import Outbox
 from rowmill.records import Failure, RawReply
-from rowmill.transport import open_transport
-from rowmill.transport.connection import Connection
-from rowmill.transport.deadlines import Deadlines
-from rowmill.transport.dialer import Dialer
-from rowmill.transport.encodings import TooLargeError, unpacked
-from rowmill.transport.exchange import Exchange
-from rowmill.transport.heads import HeaderNames
-from rowmill.transport.http1 import DirectTransport
-from rowmill.transport.known_heads import MOST_HEADS, KnownHeads
-from rowmill.transport.outbox import Outbox
-from rowmill.transport.places import place_of
-from rowmill.transport.pool import MOST_DIALLING, Pool, PoolLimits
-from rowmill.transport.proxies import goes_through_a_proxy
-from rowmill.transport.pyreqwest_ import PyreqwestTransport
 
 TURNS = 10  # of the loop, enough for whatever is under way
 

@@ -14,6 +14,7 @@ from rowmill.core.replies.answers import AnswerSchema
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.errors import JobError
+from rowmill.io.http import open_transport
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import endpoint_names
 from rowmill.ports import Clock, Provider
@@ -21,7 +22,6 @@ from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 from rowmill.records import Failure, RawReply, Request
 from rowmill.store.writer import Redact
-from rowmill.transport import open_transport
 
 if TYPE_CHECKING:
     from rowmill.ports import Transport

@@ -22,17 +22,17 @@ from pyreqwest.http import HeaderMap
 
 from rowmill.core.replies import failures
 from rowmill.errors import JobError
+from rowmill.io.http.encodings import MAX_REPLY_BYTES
+from rowmill.io.http.origin import place_of
+from rowmill.io.http.roots import trusted_roots
 from rowmill.records import Failure, RawReply
-from rowmill.transport.encodings import MAX_REPLY_BYTES
-from rowmill.transport.places import place_of
-from rowmill.transport.roots import trusted_roots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyreqwest.response import Response
 
-    from rowmill.transport.places import Place
+    from rowmill.io.http.origin import Place
 
 _STALE_WITHIN_S = 1.0
 _IDLE_S = 30.0

@@ -12,16 +12,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from rowmill.core.replies import failures
+from rowmill.io.http.connection import Connection
+from rowmill.io.http.known_heads import KnownHeads
 from rowmill.records import Failure
-from rowmill.transport.connection import Connection
-from rowmill.transport.known_heads import KnownHeads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rowmill.transport.dialer import Dialer
-    from rowmill.transport.exchange import Exchange
-    from rowmill.transport.outbox import Outbox
+    from rowmill.io.http.dialer import Dialer
+    from rowmill.io.http.exchange import Exchange
+    from rowmill.io.http.write_batch import Outbox
 
 MOST_DIALLING = 100
 

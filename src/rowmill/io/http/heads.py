@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rowmill.transport.places import Place
+    from rowmill.io.http.origin import Place
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")

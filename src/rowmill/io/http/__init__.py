@@ -11,8 +11,8 @@ from typing import Any
 from rowmill.ports import Transport
 
 TABLE: Mapping[str, str] = {
-    "direct": "rowmill.transport.http1:DirectTransport",
-    "pyreqwest": "rowmill.transport.pyreqwest_:PyreqwestTransport",
+    "direct": "rowmill.io.http.http1:DirectTransport",
+    "pyreqwest": "rowmill.io.http.pyreqwest_:PyreqwestTransport",
 }
 
 
@@ -28,9 +28,9 @@ def open_transport(
 
     `max_connections` None is no limit.  Raises JobError for a bad `ca_file` or another certificate that cannot be read.
     """
-    from rowmill.transport.lasting import import_for_good
-    from rowmill.transport.places import place_of
-    from rowmill.transport.proxies import goes_through_a_proxy
+    from rowmill.io.http.lasting import import_for_good
+    from rowmill.io.http.origin import place_of
+    from rowmill.io.http.proxies import goes_through_a_proxy
 
     place = place_of(url)
     name = "pyreqwest" if goes_through_a_proxy(place, environment) else "direct"

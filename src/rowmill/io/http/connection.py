@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import httptools
 
 from rowmill.core.replies import failures
+from rowmill.io.http.encodings import TooLargeError, unpacked
+from rowmill.io.http.known_heads import HEAD_END
 from rowmill.records import RawReply
-from rowmill.transport.encodings import TooLargeError, unpacked
-from rowmill.transport.known_heads import HEAD_END
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rowmill.io.http.exchange import Exchange
+    from rowmill.io.http.known_heads import KnownHeads
+    from rowmill.io.http.write_batch import Outbox
     from rowmill.records import Failure
-    from rowmill.transport.exchange import Exchange
-    from rowmill.transport.known_heads import KnownHeads
-    from rowmill.transport.outbox import Outbox
 
 _ONE_WRITE_BYTES = 64 * 1024
 _PIECE_BYTES = 256 * 1024

@@ -18,8 +18,8 @@ from rowmill.core.replies import failures
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rowmill.io.http.origin import Place
     from rowmill.records import Failure
-    from rowmill.transport.places import Place
 
 _REMEMBER_S = 30.0
 _NEXT_ADDRESS_S = 2.0

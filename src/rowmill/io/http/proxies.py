@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rowmill.transport.places import Place
+    from rowmill.io.http.origin import Place
 
 
 def goes_through_a_proxy(place: Place, environment: Mapping[str, str]) -> bool:

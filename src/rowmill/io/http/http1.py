@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rowmill.core.replies import failures
 from rowmill.errors import JobError
-from rowmill.transport.deadlines import Deadlines
-from rowmill.transport.dialer import Dialer
-from rowmill.transport.encodings import MAX_REPLY_BYTES
-from rowmill.transport.exchange import Exchange
-from rowmill.transport.heads import HeaderNames, request_head
-from rowmill.transport.outbox import Outbox
-from rowmill.transport.places import place_of
-from rowmill.transport.pool import Pool, PoolLimits
-from rowmill.transport.roots import trusted_roots
+from rowmill.io.http.deadlines import Deadlines
+from rowmill.io.http.dialer import Dialer
+from rowmill.io.http.encodings import MAX_REPLY_BYTES
+from rowmill.io.http.exchange import Exchange
+from rowmill.io.http.heads import HeaderNames, request_head
+from rowmill.io.http.origin import place_of
+from rowmill.io.http.pool import Pool, PoolLimits
+from rowmill.io.http.roots import trusted_roots
+from rowmill.io.http.write_batch import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rowmill.io.http.origin import Place
     from rowmill.records import Failure, RawReply
-    from rowmill.transport.places import Place
 
 _REMEMBERED = 64  # distinct pairs of URL and headers; a run has a few
 
