@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowmill.records import Attempt, Outcome, Status
-from rowmill.runner.meter import Meter
+from rowmill.runner.commands.meter import Meter
 
 
 class Kept:

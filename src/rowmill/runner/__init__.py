@@ -5,14 +5,14 @@ Each function here stands for one thing a user can ask for; the command line and
 
 from __future__ import annotations
 
-from rowmill.runner.awaited import arun
-from rowmill.runner.check import CheckReport, check
+from rowmill.runner.commands.arun import arun
+from rowmill.runner.commands.check import CheckReport, check
+from rowmill.runner.commands.quote import quote_job
+from rowmill.runner.commands.run import retry, run
+from rowmill.runner.commands.status import rows, status
+from rowmill.runner.commands.tune import TuneReport, TuneRules, tune
 from rowmill.runner.exporting import ExportRules, export
-from rowmill.runner.looking import rows, status
 from rowmill.runner.mapping import MapRules, MapRun, prepared_map
-from rowmill.runner.quoting import quote_job
-from rowmill.runner.running import retry, run
-from rowmill.runner.tune import TuneReport, TuneRules, tune
 
 __all__ = [
     "CheckReport",

@@ -9,7 +9,7 @@ from rowmill.errors import StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer, Source
 from rowmill.records import GOOD, Outcome, Result
-from rowmill.runner.awaited import started
+from rowmill.runner.commands.arun import started
 from rowmill.runner.lanes import Endpoint, redactor, resolve_endpoints
 from rowmill.runner.loop import in_thread, leave, signals
 from rowmill.runner.plan import Input, Plan, make_plan, open_input, watch_columns
