@@ -23,7 +23,7 @@ from langchain_core.runnables import RunnableLambda
 
 import rowmill
 from rowmill import runner
-from rowmill.runner.calling import ROWS_PER_PIECE
+from rowmill.runner.maps.calls import ROWS_PER_PIECE
 
 NUMBERS = list(range(50))
 DOUBLED = [n * 2 for n in NUMBERS]

@@ -9,11 +9,11 @@ from rowmill.api.frames import read_frame
 from rowmill.api.options import CallOptions, check_names, chosen_on_error, make_job
 from rowmill.api.running import observers, raise_signal, rules_of
 from rowmill.errors import JobError, StoppedError, StopReason
-from rowmill.runner.calling import Called, Calls, Target
 from rowmill.runner.loop import until_stopped
+from rowmill.runner.maps.calls import Called, Calls, Target
 
 if TYPE_CHECKING:
-    from rowmill.runner.stored_calls import StoredCalls
+    from rowmill.runner.maps.stored_calls import StoredCalls
 
 NAME = "call"  # what `_endpoint` shows: names of functions change, and a lambda has none
 OWN = frozenset({"on_error", "version", "on_change", "retry", "progress"})
@@ -33,7 +33,7 @@ class CalledRows:
                     raise JobError(f"{name}: is about what a run file holds; name one with run_file")
             self._calls = Calls([target], items_of(rows), observers=observers(options))
         else:
-            from rowmill.runner.stored_calls import StoredCalls
+            from rowmill.runner.maps.stored_calls import StoredCalls
 
             self._calls = StoredCalls([target], items_of(rows), rules_of(options), observers=observers(options))
 

@@ -10,8 +10,8 @@ from rowmill.api.calling import left_out
 from rowmill.api.running import raise_signal
 from rowmill.errors import StopReason
 from rowmill.records import GOOD, Outcome
-from rowmill.runner.calling import MISSING, Called, Calls
-from rowmill.runner.stored_calls import StoredCalls
+from rowmill.runner.maps.calls import MISSING, Called, Calls
+from rowmill.runner.maps.stored_calls import StoredCalls
 
 
 class Ended(NamedTuple):

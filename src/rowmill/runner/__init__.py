@@ -12,7 +12,7 @@ from rowmill.runner.commands.run import retry, run
 from rowmill.runner.commands.status import rows, status
 from rowmill.runner.commands.tune import TuneReport, TuneRules, tune
 from rowmill.runner.exporting import ExportRules, export
-from rowmill.runner.mapping import MapRules, MapRun, prepared_map
+from rowmill.runner.maps.prompt_map import MapRules, MapRun, prepared_map
 
 __all__ = [
     "CheckReport",
