@@ -9,9 +9,9 @@ import pytest
 
 from rowmill.job import Job
 from rowmill.records import Body, Request, Usage
-from rowmill.runner.body_prices import BodyPrices
-from rowmill.runner.lanes import resolve_endpoints
-from rowmill.runner.pricing import priced
+from rowmill.runner.setup.body_prices import BodyPrices
+from rowmill.runner.setup.endpoints import resolve_endpoints
+from rowmill.runner.setup.pricing import priced
 
 TODAY = date(2026, 11, 1)
 

@@ -11,8 +11,8 @@ import pytest
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.records import Message, Request, Usage
-from rowmill.runner.lanes import resolve_endpoints
-from rowmill.runner.pricing import max_tokens_of, odd_prices, priced, worst_case_of
+from rowmill.runner.setup.endpoints import resolve_endpoints
+from rowmill.runner.setup.pricing import max_tokens_of, odd_prices, priced, worst_case_of
 
 TODAY = date(2026, 11, 1)
 

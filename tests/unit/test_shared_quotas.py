@@ -11,7 +11,7 @@ from rowmill.core.replies.steps import RowState
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.records import Message, Request, Row
-from rowmill.runner.lanes import Endpoint, gates, resolve_endpoints
+from rowmill.runner.setup.endpoints import Endpoint, gates, resolve_endpoints
 
 
 def endpoints(*settings: dict[str, Any]) -> list[Endpoint]:

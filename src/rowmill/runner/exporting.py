@@ -22,8 +22,8 @@ from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.batch_results import write_results
 from rowmill.runner.destinations import FilePlace, Place, TablePlace
-from rowmill.runner.plan import columns_of, form_of
 from rowmill.runner.rereading import Reread
+from rowmill.runner.setup.plan import columns_of, form_of
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
 

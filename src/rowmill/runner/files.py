@@ -7,7 +7,7 @@ from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
 from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import failures_path
-from rowmill.runner.plan import Plan
+from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
 
 SIDE_FILES = ("-wal", "-shm")

@@ -17,7 +17,7 @@ from rowmill.ports import Provider
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import resolve
 from rowmill.records import Answer, Outcome, RawReply, Reply, Status
-from rowmill.runner.lanes import Endpoint, NoTransport, make_provider
+from rowmill.runner.setup.endpoints import Endpoint, NoTransport, make_provider
 from rowmill.store.reader import RunFileReader
 
 LEADERS_KEPT = 1000

@@ -9,7 +9,7 @@ from pathlib import Path
 from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
 from rowmill.runner.exporting import stored_job
-from rowmill.runner.plan import columns_of
+from rowmill.runner.setup.plan import columns_of
 from rowmill.store.reader import RunFileReader
 
 

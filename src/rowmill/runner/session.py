@@ -24,11 +24,11 @@ from rowmill.events import Notice
 from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status
-from rowmill.runner.body_prices import BodyPrices
-from rowmill.runner.lanes import Endpoint, WritingProvider, gates, open_providers
 from rowmill.runner.loop import SystemClock
-from rowmill.runner.plan import Plan, watch_columns
-from rowmill.runner.pricing import worst_case_of
+from rowmill.runner.setup.body_prices import BodyPrices
+from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, gates, open_providers
+from rowmill.runner.setup.plan import Plan, watch_columns
+from rowmill.runner.setup.pricing import worst_case_of
 from rowmill.store.matching import Matched
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules

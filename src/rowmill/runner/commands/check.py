@@ -13,9 +13,9 @@ from rowmill.job import Job
 from rowmill.ports import Chunk
 from rowmill.records import Row
 from rowmill.runner.destinations import check_place
-from rowmill.runner.lanes import Endpoint, NoTransport, make_provider, resolve_endpoints
-from rowmill.runner.plan import Plan, make_plan, open_input
-from rowmill.runner.pricing import odd_prices, priced
+from rowmill.runner.setup.endpoints import Endpoint, NoTransport, make_provider, resolve_endpoints
+from rowmill.runner.setup.plan import Plan, make_plan, open_input
+from rowmill.runner.setup.pricing import odd_prices, priced
 
 MOST_FAULTS = 5
 

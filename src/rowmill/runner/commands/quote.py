@@ -12,10 +12,10 @@ from rowmill.observers.summary import where
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.files import ensure_run_file
-from rowmill.runner.lanes import Endpoint, resolve_endpoints
 from rowmill.runner.loop import in_thread, leave, signals
-from rowmill.runner.plan import Input, Plan, make_plan, open_input
-from rowmill.runner.pricing import priced
+from rowmill.runner.setup.endpoints import Endpoint, resolve_endpoints
+from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input
+from rowmill.runner.setup.pricing import priced
 from rowmill.runner.start import Ended, Start
 from rowmill.store import changes
 from rowmill.store.lock import RunFileLock

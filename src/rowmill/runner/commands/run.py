@@ -16,10 +16,10 @@ from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import run_file_of, stored_job
 from rowmill.runner.files import ensure_run_file, set_aside
-from rowmill.runner.lanes import resolve_endpoints
 from rowmill.runner.loop import leave, signals
-from rowmill.runner.plan import Input, Plan, make_plan, open_input
-from rowmill.runner.pricing import priced
+from rowmill.runner.setup.endpoints import resolve_endpoints
+from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input
+from rowmill.runner.setup.pricing import priced
 from rowmill.runner.start import Start
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader

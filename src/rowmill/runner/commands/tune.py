@@ -24,10 +24,10 @@ from rowmill.job import Job
 from rowmill.ports import Observer
 from rowmill.runner.commands.meter import Meter
 from rowmill.runner.files import ensure_run_file
-from rowmill.runner.lanes import Endpoint, WritingProvider, open_providers, redactor, resolve_endpoints
 from rowmill.runner.loop import SystemClock, leave, run_in_thread, signals
-from rowmill.runner.plan import Plan, make_plan, open_input, watch_columns
 from rowmill.runner.session import Session, Trial, most_in_flight
+from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, open_providers, redactor, resolve_endpoints
+from rowmill.runner.setup.plan import Plan, make_plan, open_input, watch_columns
 from rowmill.runner.start import EXIT_CODES, SIGNAL_REASONS, Start
 from rowmill.store import changes
 from rowmill.store.lock import RunFileLock

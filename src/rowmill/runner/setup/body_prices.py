@@ -11,7 +11,7 @@ from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Body, Request
-from rowmill.runner.lanes import Endpoint
+from rowmill.runner.setup.endpoints import Endpoint
 
 MOST_REMEMBERED = 1000
 

@@ -25,7 +25,7 @@ from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
 from rowmill.ports import Chunk, Source
-from rowmill.runner.asks import Ask, Asks, compile_asks, gather
+from rowmill.runner.setup.endpoint_prompts import Ask, Asks, compile_asks, gather
 from rowmill.store.ids import unique_ids
 
 

@@ -14,7 +14,7 @@ from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Request
-from rowmill.runner.lanes import Endpoint
+from rowmill.runner.setup.endpoints import Endpoint
 
 UNLIMITED_TOKENS = 1_000_000  # no model writes more in one reply
 
