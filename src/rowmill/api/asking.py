@@ -16,8 +16,8 @@ from rowmill.api.running import observers, raise_signal, rules_of
 from rowmill.errors import JobError, RowError, StoppedError, StopReason
 from rowmill.io.sources.arrow import ArrowSource, RowsSource
 from rowmill.records import GOOD, Status
-from rowmill.runner.loop import in_thread
 from rowmill.runner.maps.prompt_map import MapRun, prepared_map
+from rowmill.runner.session.loop import in_thread
 from rowmill.store.reader import RunFileReader
 
 if TYPE_CHECKING:

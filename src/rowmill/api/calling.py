@@ -9,8 +9,8 @@ from rowmill.api.frames import read_frame
 from rowmill.api.options import CallOptions, check_names, chosen_on_error, make_job
 from rowmill.api.running import observers, raise_signal, rules_of
 from rowmill.errors import JobError, StoppedError, StopReason
-from rowmill.runner.loop import until_stopped
 from rowmill.runner.maps.calls import Called, Calls, Target
+from rowmill.runner.session.loop import until_stopped
 
 if TYPE_CHECKING:
     from rowmill.runner.maps.stored_calls import StoredCalls

@@ -128,7 +128,7 @@ async def amap(
     **options: Any,
 ) -> Any:
     """As `map`, on the running loop.  Cancelling it drops what is in flight."""
-    from rowmill.runner.loop import in_thread
+    from rowmill.runner.session.loop import in_thread
 
     named = {"prompt": prompt, "model": model, "answer": answer}
     begun = await in_thread(_begun, rows, call, named, options)

@@ -23,9 +23,9 @@ from rowmill.integrations.batch import Batch, Ended
 from rowmill.job.faults import nearest
 from rowmill.providers.callable import InOwnContext
 from rowmill.records import Outcome
-from rowmill.runner.loop import until_stopped
 from rowmill.runner.maps.calls import Calls, Target
 from rowmill.runner.maps.stored_calls import StoredCalls
+from rowmill.runner.session.loop import until_stopped
 
 try:
     from langchain_core.runnables import Runnable, RunnableConfig

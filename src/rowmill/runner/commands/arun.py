@@ -11,12 +11,12 @@ from rowmill.ports import Observer
 from rowmill.records import Result
 from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.commands.run import must_be_approved, open_or_stored
-from rowmill.runner.files import ensure_run_file, set_aside
-from rowmill.runner.loop import in_thread
+from rowmill.runner.session.loop import in_thread
+from rowmill.runner.session.run_files import ensure_run_file, set_aside
+from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import Endpoint, resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan
 from rowmill.runner.setup.pricing import priced
-from rowmill.runner.start import Start
 from rowmill.store.lock import RunFileLock
 
 S = TypeVar("S", bound=Start)

@@ -11,12 +11,12 @@ from rowmill.job import Job
 from rowmill.observers.summary import where
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
-from rowmill.runner.files import ensure_run_file
-from rowmill.runner.loop import in_thread, leave, signals
+from rowmill.runner.session.loop import in_thread, leave, signals
+from rowmill.runner.session.run_files import ensure_run_file
+from rowmill.runner.session.start import Ended, Start
 from rowmill.runner.setup.endpoints import Endpoint, resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.setup.pricing import priced
-from rowmill.runner.start import Ended, Start
 from rowmill.store import changes
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader

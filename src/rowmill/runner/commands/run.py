@@ -15,12 +15,12 @@ from rowmill.records import Result
 from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.destinations import check_place
 from rowmill.runner.exporting import run_file_of, stored_job
-from rowmill.runner.files import ensure_run_file, set_aside
-from rowmill.runner.loop import leave, signals
+from rowmill.runner.session.loop import leave, signals
+from rowmill.runner.session.run_files import ensure_run_file, set_aside
+from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.setup.pricing import priced
-from rowmill.runner.start import Start
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
 

@@ -23,12 +23,12 @@ from rowmill.errors import JobError, StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer
 from rowmill.runner.commands.meter import Meter
-from rowmill.runner.files import ensure_run_file
-from rowmill.runner.loop import SystemClock, leave, run_in_thread, signals
-from rowmill.runner.session import Session, Trial, most_in_flight
+from rowmill.runner.session.loop import SystemClock, leave, run_in_thread, signals
+from rowmill.runner.session.run_files import ensure_run_file
+from rowmill.runner.session.session import Session, Trial, most_in_flight
+from rowmill.runner.session.start import EXIT_CODES, SIGNAL_REASONS, Start
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, open_providers, redactor, resolve_endpoints
 from rowmill.runner.setup.plan import Plan, make_plan, open_input, watch_columns
-from rowmill.runner.start import EXIT_CODES, SIGNAL_REASONS, Start
 from rowmill.store import changes
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader

@@ -24,7 +24,7 @@ from rowmill.job import Job
 from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row
-from rowmill.runner.loop import SystemClock, run_in_thread, signals
+from rowmill.runner.session.loop import SystemClock, run_in_thread, signals
 
 ITEM = "item"
 MISSING = object()

@@ -10,12 +10,12 @@ from rowmill.job import Job
 from rowmill.ports import Observer, Source
 from rowmill.records import GOOD, Outcome, Result
 from rowmill.runner.commands.arun import started
-from rowmill.runner.loop import in_thread, leave, signals
-from rowmill.runner.session import found_again
+from rowmill.runner.session.loop import in_thread, leave, signals
+from rowmill.runner.session.session import found_again
+from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import Endpoint, redactor, resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input, watch_columns
 from rowmill.runner.setup.pricing import priced
-from rowmill.runner.start import Start
 from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock

@@ -21,9 +21,9 @@ from rowmill.providers.callable import AsItIs, Outlet, Passing
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.presets import ResolvedEndpoint
 from rowmill.records import GOOD, Outcome, Result
-from rowmill.runner.loop import in_thread
 from rowmill.runner.maps.calls import IN_FLIGHT, ITEM, MISSING, Called, Target, error_of
 from rowmill.runner.maps.prompt_map import MapRules, MapRun, Prepared
+from rowmill.runner.session.loop import in_thread
 from rowmill.runner.setup.endpoint_prompts import Ask, Asks
 from rowmill.runner.setup.endpoints import Endpoint
 from rowmill.runner.setup.plan import Plan, open_input

@@ -21,8 +21,8 @@ from rowmill.records import GOOD, Result
 from rowmill.runner.batch_results import write_results
 from rowmill.runner.destinations import TablePlace, place_of, seal_of, stands
 from rowmill.runner.exporting import failures_path, write_failures, write_output
-from rowmill.runner.loop import in_thread, run_in_thread, signals, until_stopped
-from rowmill.runner.session import Session
+from rowmill.runner.session.loop import in_thread, run_in_thread, signals, until_stopped
+from rowmill.runner.session.session import Session
 from rowmill.runner.setup.endpoints import Endpoint, redactor
 from rowmill.runner.setup.plan import Input, Plan
 from rowmill.runner.setup.pricing import odd_prices

@@ -24,7 +24,7 @@ from rowmill.events import Notice
 from rowmill.observers.summary import lane_object
 from rowmill.ports import Chunk, Observer, Store
 from rowmill.records import Figures, Request, Status
-from rowmill.runner.loop import SystemClock
+from rowmill.runner.session.loop import SystemClock
 from rowmill.runner.setup.body_prices import BodyPrices
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, gates, open_providers
 from rowmill.runner.setup.plan import Plan, watch_columns
