@@ -23,7 +23,7 @@ from rowmill.errors import ChangedError, JobError, RunFileError, StopReason, Sto
 from rowmill.job import Job
 from rowmill.job.unbuilt import COMMANDS, OPTIONS
 from rowmill.records import Message, Result
-from rowmill.runner.exporting import ExportRules
+from rowmill.runner.output.exporting import ExportRules
 
 ROW = {
     "row": 3,

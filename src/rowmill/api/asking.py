@@ -174,7 +174,7 @@ def _added_table(run_file: Path) -> pa.Table:
     import pyarrow as pa
 
     from rowmill.core.rows.outputs import arrow_schema
-    from rowmill.runner.results import finished_rows
+    from rowmill.runner.output.finished_rows import finished_rows
 
     with finished_rows(run_file, with_input=False) as found:
         schema = arrow_schema((), found.columns)
@@ -182,7 +182,7 @@ def _added_table(run_file: Path) -> pa.Table:
 
 
 def _added_dicts(run_file: Path) -> Iterator[dict[str, Any]]:
-    from rowmill.runner.results import finished_rows
+    from rowmill.runner.output.finished_rows import finished_rows
 
     with finished_rows(run_file, with_input=False) as found:
         names = found.columns.names

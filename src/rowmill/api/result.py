@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rowmill.records import Figures
     from rowmill.records import Result as Ended
-    from rowmill.runner.results import FinishedRows
+    from rowmill.runner.output.finished_rows import FinishedRows
 
 
 class Result:
@@ -70,7 +70,7 @@ class Result:
         return self._rows(frozenset(Status) if status is None else named_statuses(status), limit)
 
     def _rows(self, wanted: frozenset[str], limit: int | None) -> Iterator[dict[str, Any]]:
-        from rowmill.runner.results import finished_rows
+        from rowmill.runner.output.finished_rows import finished_rows
 
         left = -1 if limit is None else limit
         with finished_rows(self.run_file) as found:
@@ -87,7 +87,7 @@ class Result:
         """Finished rows as an Arrow table, with the types that a Parquet output has."""
         import pyarrow as pa
 
-        from rowmill.runner.results import finished_rows
+        from rowmill.runner.output.finished_rows import finished_rows
 
         with finished_rows(self.run_file) as found:
             schema = _schema(found)
@@ -97,7 +97,7 @@ class Result:
         """The same as a stream, for whatever reads Arrow: `polars.DataFrame(result)`, `pyarrow.table(result)`."""
         import pyarrow as pa
 
-        from rowmill.runner.results import finished_rows
+        from rowmill.runner.output.finished_rows import finished_rows
 
         with finished_rows(self.run_file) as found:
             schema = _schema(found)

@@ -11,8 +11,8 @@ from rowmill.runner.commands.quote import quote_job
 from rowmill.runner.commands.run import retry, run
 from rowmill.runner.commands.status import rows, status
 from rowmill.runner.commands.tune import TuneReport, TuneRules, tune
-from rowmill.runner.exporting import ExportRules, export
 from rowmill.runner.maps.prompt_map import MapRules, MapRun, prepared_map
+from rowmill.runner.output.exporting import ExportRules, export
 
 __all__ = [
     "CheckReport",

@@ -12,7 +12,7 @@ from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.ports import Chunk
 from rowmill.records import Row
-from rowmill.runner.destinations import check_place
+from rowmill.runner.output.destinations import check_place
 from rowmill.runner.setup.endpoints import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.setup.plan import Plan, make_plan, open_input
 from rowmill.runner.setup.pricing import odd_prices, priced

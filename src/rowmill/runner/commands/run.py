@@ -13,8 +13,8 @@ from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer
 from rowmill.records import Result
 from rowmill.runner.commands.quote import Pilot, has_begun
-from rowmill.runner.destinations import check_place
-from rowmill.runner.exporting import run_file_of, stored_job
+from rowmill.runner.output.destinations import check_place
+from rowmill.runner.output.exporting import run_file_of, stored_job
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.run_files import ensure_run_file, set_aside
 from rowmill.runner.session.start import Start

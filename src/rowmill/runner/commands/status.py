@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rowmill.runner.exporting import run_file_of, stored_job
+from rowmill.runner.output.exporting import run_file_of, stored_job
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader, Session
 

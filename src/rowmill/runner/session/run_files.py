@@ -5,8 +5,8 @@ from __future__ import annotations
 from rowmill.errors import OutputError
 from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
-from rowmill.runner.destinations import check_place
-from rowmill.runner.exporting import failures_path
+from rowmill.runner.output.destinations import check_place
+from rowmill.runner.output.exporting import failures_path
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
 

@@ -18,9 +18,9 @@ from rowmill.job import AnswerSpec, Job
 from rowmill.job.version import fingerprint, version_keys
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
-from rowmill.runner.batch_results import write_results
-from rowmill.runner.destinations import TablePlace, place_of, seal_of, stands
-from rowmill.runner.exporting import failures_path, write_failures, write_output
+from rowmill.runner.output.batch_results import write_results
+from rowmill.runner.output.destinations import TablePlace, place_of, seal_of, stands
+from rowmill.runner.output.exporting import failures_path, write_failures, write_output
 from rowmill.runner.session.loop import in_thread, run_in_thread, signals, until_stopped
 from rowmill.runner.session.session import Session
 from rowmill.runner.setup.endpoints import Endpoint, redactor

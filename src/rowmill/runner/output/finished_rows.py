@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rowmill.core.rows.outputs import Batch, OutputColumns
 from rowmill.ports import Chunk
-from rowmill.runner.exporting import stored_job
+from rowmill.runner.output.exporting import stored_job
 from rowmill.runner.setup.plan import columns_of
 from rowmill.store.reader import RunFileReader
 

@@ -20,9 +20,9 @@ from rowmill.io.sinks.jsonl import JsonLinesFile
 from rowmill.job import Job, apply_overrides
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
-from rowmill.runner.batch_results import write_results
-from rowmill.runner.destinations import FilePlace, Place, TablePlace
-from rowmill.runner.rereading import Reread
+from rowmill.runner.output.batch_results import write_results
+from rowmill.runner.output.destinations import FilePlace, Place, TablePlace
+from rowmill.runner.output.rereading import Reread
 from rowmill.runner.setup.plan import columns_of, form_of
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
