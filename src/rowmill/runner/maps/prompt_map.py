@@ -9,7 +9,7 @@ from rowmill.errors import StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer, Source
 from rowmill.records import GOOD, Outcome, Result
-from rowmill.runner.commands.arun import started
+from rowmill.runner.session.awaiting import started
 from rowmill.runner.session.loop import in_thread, leave, signals
 from rowmill.runner.session.session import found_again
 from rowmill.runner.session.start import Start
