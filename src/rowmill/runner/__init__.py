@@ -5,6 +5,7 @@ Each function here stands for one thing a user can ask for; the command line and
 
 from __future__ import annotations
 
+from rowmill.runner.commands.arun import arun
 from rowmill.runner.commands.check import CheckReport, check
 from rowmill.runner.commands.quote import quote_job
 from rowmill.runner.commands.run import retry, run
@@ -12,7 +13,6 @@ from rowmill.runner.commands.status import rows, status
 from rowmill.runner.commands.tune import TuneReport, TuneRules, tune
 from rowmill.runner.maps.prompt_map import MapRules, MapRun, prepared_map
 from rowmill.runner.output.exporting import ExportRules, export
-from rowmill.runner.session.awaiting import arun
 
 __all__ = [
     "CheckReport",

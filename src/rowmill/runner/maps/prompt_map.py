@@ -9,10 +9,9 @@ from rowmill.errors import StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer, Source
 from rowmill.records import GOOD, Outcome, Result
-from rowmill.runner.session.awaiting import started
 from rowmill.runner.session.loop import in_thread, leave, signals
 from rowmill.runner.session.session import found_again
-from rowmill.runner.session.start import Start
+from rowmill.runner.session.start import Start, started
 from rowmill.runner.setup.endpoints import Endpoint, redactor, resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input, watch_columns
 from rowmill.runner.setup.pricing import priced

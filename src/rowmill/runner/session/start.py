@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rowmill.core.names.files import is_remote
 from rowmill.core.replies.accuracy import Accuracy
@@ -315,3 +315,18 @@ def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:
     if reason is StopReason.FINISHED:
         return 3 if any(number for status, number in counts.items() if status not in GOOD) else 0
     return EXIT_CODES.get(reason, 4)
+
+
+S = TypeVar("S", bound=Start)
+
+
+async def started(start: Callable[[], S]) -> S:
+    """Makes a start in a thread; one that is cancelled just then leaves no thread behind."""
+    made: list[S] = []
+    try:
+        await in_thread(lambda: made.append(start()))
+    except BaseException:
+        for begun in made:
+            begun.writer.close(None)
+        raise
+    return made[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from rowmill.core.pricing.quote import Quote
 from rowmill.job import Job
@@ -13,13 +12,11 @@ from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.commands.run import must_be_approved, open_or_stored
 from rowmill.runner.session.loop import in_thread
 from rowmill.runner.session.run_files import ensure_run_file, set_aside
-from rowmill.runner.session.start import Start
+from rowmill.runner.session.start import Start, started
 from rowmill.runner.setup.endpoints import Endpoint, resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan
 from rowmill.runner.setup.pricing import priced
 from rowmill.store.lock import RunFileLock
-
-S = TypeVar("S", bound=Start)
 
 
 async def arun(
@@ -54,15 +51,3 @@ async def arun(
                 return pilot.declined()
         start = await started(lambda: Start(plan, endpoints, opened, observers))
         return await start.go_here(lambda: start.begin(on_change, None))
-
-
-async def started(start: Callable[[], S]) -> S:
-    """Makes a start in a thread; one that is cancelled just then leaves no thread behind."""
-    made: list[S] = []
-    try:
-        await in_thread(lambda: made.append(start()))
-    except BaseException:
-        for begun in made:
-            begun.writer.close(None)
-        raise
-    return made[0]
