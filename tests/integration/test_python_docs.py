@@ -36,7 +36,7 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 2), ("docs/python.md", 7)])
+@pytest.mark.parametrize(("page", "least"), [("README.md", 2), ("docs/how-to/python.md", 7)])
 def test_the_examples_of_a_page_run_from_top_to_bottom(
     page: str, least: int, place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,7 +53,7 @@ def test_the_examples_of_a_page_run_from_top_to_bottom(
 
 
 def test_the_page_names_every_option() -> None:
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
     names = {name for kind in (RunOptions, MapOptions, CallOptions) for name in kind.__annotations__}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
