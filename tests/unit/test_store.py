@@ -20,6 +20,7 @@ from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock
 from rowmill.store.packing import SAMPLE_BYTES, Packer, dictionary_of
+from rowmill.store.pending_rows import PendingRows, PendingRules
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
@@ -43,17 +44,14 @@ def session(
 ) -> list[Row]:
     """One start on the run file: hands out the pending rows and answers the first `answer` of them."""
     writer = Writer(path)
-    moved: list[object] = []
-    spool = Spool(
-        writer, SpoolRules(names, names, lambda columns: None), chunks, lambda *arguments: moved.append(arguments)
-    )
+    spool = Spool(writer, SpoolRules(names, lambda columns: None), chunks)
     spool.start()
-    rows = [row for part in spool.pending() for row in part]
+    rows = [row for part in PendingRows(writer, spool.progress, PendingRules(names)).walk() for row in part]
     asyncio.run(_begin(writer))
     for row in rows[: len(rows) if answer is None else answer]:
         writer.save_attempt(attempt(row.index, f"reply to {row.values['text']}"))
         writer.save_outcome(outcome(row.index, f"answer to {row.values['text']}"))
-    spool.stop()
+    spool.progress.stop()
     writer.close("finished")
     return rows
 
@@ -424,16 +422,15 @@ def test_input_is_committed_without_a_pause_while_somebody_waits_for_it(
     writer = Writer(path)
     spool = Spool(
         writer,
-        SpoolRules(("text",), ("text",), lambda columns: None),
+        SpoolRules(("text",), lambda columns: None),
         chunks_of([f"text {number}" for number in range(90)]),
-        lambda *arguments: None,
     )
     spool.start()
-    pending = spool.pending()
+    pending = PendingRows(writer, spool.progress, PendingRules(("text",))).walk()
     taken = [row for _ in range(chunks_taken) for row in next(pending)]
     assert [row.index for row in taken] == list(range(3 * chunks_taken))
     spool.join(60.0)  # more chunks than may be uncommitted are left, and the spool waits for those
-    assert spool.total == 90
+    assert spool.progress.rows == 90
     pending.close()  # type: ignore[attr-defined]
     writer.close(None)
 

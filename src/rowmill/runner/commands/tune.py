@@ -148,12 +148,9 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
     chunks = keep(open_input(plan).chunks, lambda i: i in drawn or (i < len(marks) and marks[i] != 0))
     writer = Writer(plan.run_file)
     try:
-        rules = SpoolRules(plan.names, plan.value_names, watch_columns(plan), only=frozenset())
-        spool = Spool(writer, rules, chunks, lambda _matched, _changed: None, lambda _number: None)
-        spool.start()
-        for _ in spool.pending():
-            pass
-        if spool.rows_seen < rows_seen:
+        spool = Spool(writer, SpoolRules(plan.names, watch_columns(plan)), chunks)
+        spool.read_all()
+        if (spool.progress.rows or 0) < rows_seen:
             writer.do(changes.end_sample)
             writer.do(lambda c: changes.choose_rows(c, CHOICE))
     finally:

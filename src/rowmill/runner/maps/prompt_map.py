@@ -108,8 +108,8 @@ class _Mapping(Start):
     def _read_in(self) -> None:
         """The whole input goes into the run file, so that it is known which rows have ended before."""
         assert self._opened is not None
-        rules = SpoolRules(self.plan.names, self.plan.value_names, watch_columns(self.plan))
-        Spool(self.writer, rules, self._opened.chunks, self._moved).read_all()
+        rules = SpoolRules(self.plan.names, watch_columns(self.plan), self._moved)
+        Spool(self.writer, rules, self._opened.chunks).read_all()
         self._opened = None
 
     def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:

@@ -29,7 +29,9 @@ from rowmill.runner.setup.body_prices import BodyPrices
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, gates, open_providers
 from rowmill.runner.setup.plan import Plan, watch_columns
 from rowmill.runner.setup.pricing import worst_case_of
+from rowmill.store.input_progress import InputProgress
 from rowmill.store.matching import Matched
+from rowmill.store.pending_rows import PendingRows, PendingRules
 from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
@@ -121,8 +123,10 @@ class Session:
         spool = self._make_spool(loop)
         router = self._plan.router
         ahead = sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD
-        feeds = {home: Feed(spool.pending(share), ahead, spool.stop) for home, share in router.shares().items()}
-        tally = Tally(self._before, clock.now, lambda: spool.total if spool.total is not None else self._hint)
+        progress = spool.progress
+        pending = self._pending_rows(progress, loop)
+        feeds = {home: Feed(pending.walk(share), ahead, progress.stop) for home, share in router.shares().items()}
+        tally = Tally(self._before, clock.now, lambda: progress.rows if progress.rows is not None else self._hint)
         self._tally = tally
         store = self._trial.store if self._trial else self._writer
         self._run = run = Run(list(feeds.values()), store, clock, tally, self._observers)
@@ -142,25 +146,26 @@ class Session:
         try:
             return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, self._budget()))
         finally:
-            spool.stop()
+            progress.stop()
             await asyncio.to_thread(spool.join, 1.0)
 
     def _make_spool(self, loop: asyncio.AbstractEventLoop) -> Spool:
-        names = self._plan.names
-        return Spool(
-            self._writer,
-            SpoolRules(
-                names,
-                self._plan.value_names,
-                watch_columns(self._plan),
-                self._plan.job.dedupe,
-                self._trial.only if self._trial else None,
-                counts_chosen=self._plan.job.where is not None or self._plan.job.sample is not None,
-            ),
-            self._chunks,
+        rules = SpoolRules(
+            self._plan.names,
+            watch_columns(self._plan),
             lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
-            lambda number: _on_loop(loop, self._followed, number),
         )
+        return Spool(self._writer, rules, self._chunks)
+
+    def _pending_rows(self, progress: InputProgress, loop: asyncio.AbstractEventLoop) -> PendingRows:
+        job = self._plan.job
+        rules = PendingRules(
+            self._plan.value_names,
+            self._trial.only if self._trial else None,
+            job.dedupe,
+            counts_chosen=job.where is not None or job.sample is not None,
+        )
+        return PendingRows(self._writer, progress, rules, lambda number: _on_loop(loop, self._followed, number))
 
     def _rules(self, place: int) -> RowRules:
         job, ask = self._plan.job, self._plan.ask_of(place)

@@ -1,0 +1,142 @@
+"""Walks over the stored chunks, in a feed's thread, and hands out the rows that are still pending.
+
+It must not know where the input comes from: which chunks are whole it hears from the spool (see `input_progress`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+from rowmill.core.requests.routing import Share
+from rowmill.ports import Chunk
+from rowmill.records import Fault, Row
+from rowmill.store import chunktable, meta
+from rowmill.store import connection as connections
+from rowmill.store.chunktable import StoredChunk
+from rowmill.store.duplicates import follow
+from rowmill.store.history import past_of
+from rowmill.store.input_progress import InputProgress
+from rowmill.store.packing import Packer
+from rowmill.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRules:
+    """`value_names`: columns that workers need (None: all).  `only`: indices of the rows that are handed out (None:
+    all that are pending).  `dedupe`: of rows with one key only the first is handed out.
+
+    `counts_chosen`: shares count a row among those of the run file, not among those of the input.
+    """
+
+    value_names: Sequence[str] | None
+    only: Set[int] | None = None
+    dedupe: bool = False
+    counts_chosen: bool = False
+
+
+class PendingRows:
+    """The pending rows of one session.  `followed` is called when that many rows turned out to be duplicates."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        progress: InputProgress,
+        rules: PendingRules,
+        followed: Callable[[int], None] = lambda number: None,
+    ) -> None:
+        self._writer = writer
+        self._progress = progress
+        self._rules = rules
+        self._followed = followed
+
+    def walk(self, share: Share | None = None) -> Iterator[Sequence[Row]]:
+        """Pending rows, a chunk at a time, in input order; blocks for chunks, raises what broke the reading off.
+
+        `share` says which rows (None: all); several may be walked at once, each in a thread of its own.
+        """
+        if share is not None and share.is_everything:
+            share = None
+        with contextlib.closing(connections.reader(self._writer.path)) as connection:
+            packer = Packer(meta.dictionary(connection))
+            after, rows_before, chunks = -1, 0, 0
+            while self._progress.wait_for_chunk(after, self._writer.hurry):
+                stored = chunktable.next_chunk(connection, after)
+                if stored is None:
+                    return
+                after = stored.id
+                if share is None or share.may_hold(*self._span(stored, rows_before)):
+                    yield self._pending_of(connection, stored, packer, share, rows_before)
+                rows_before += stored.row_count
+                chunks += 1
+                self._progress.chunks_fed(chunks)
+
+    def _span(self, stored: StoredChunk, rows_before: int) -> tuple[int, int]:
+        """The numbers [first, end) of a chunk's rows, as shares count them."""
+        if self._rules.counts_chosen:
+            return rows_before, rows_before + stored.row_count
+        return stored.id, stored.last + 1
+
+    def _pending_of(
+        self,
+        connection: sqlite3.Connection,
+        stored: StoredChunk,
+        packer: Packer,
+        share: Share | None,
+        rows_before: int,
+    ) -> Sequence[Row]:
+        first, last = stored.id, stored.last
+        indices = stored.indices()
+        only = self._rules.only
+        if only is not None and only.isdisjoint(indices):
+            return ()
+        states = dict(
+            connection.execute("SELECT id, requeued FROM rows WHERE id BETWEEN ? AND ?", (first, last)).fetchall()
+        )
+        offsets = [
+            at for at, index in enumerate(indices) if states.get(index, 1) != 0 and (only is None or index in only)
+        ]
+        chunk: Chunk | None = None
+        strays: Mapping[int, str] = {}
+        if share is not None and offsets:
+            chunk = chunktable.load_chunk(stored, packer)
+            offsets, strays = self._claimed(chunk, offsets, share, rows_before)
+        if self._rules.dedupe and offsets:
+            offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
+        if not offsets:
+            return ()
+        if chunk is None:
+            chunk = chunktable.load_chunk(stored, packer)
+        if len(offsets) < len(chunk):
+            strays = {at: strays[old] for at, old in enumerate(offsets) if old in strays}
+            chunk = chunk.take(offsets)
+        past = past_of(connection, first, last, states)
+        values = chunk.values(self._rules.value_names)
+        if not past.attempts and not chunk.faults and not strays:
+            return list(map(Row, chunk.indices, values))
+        faults = {**chunk.faults, **{at: Fault(0, why) for at, why in strays.items()}}
+        return past.rows(chunk.indices, values, faults, packer)
+
+    def _claimed(
+        self, chunk: Chunk, offsets: Sequence[int], share: Share, rows_before: int
+    ) -> tuple[list[int], dict[int, str]]:
+        """The offsets of rows in a share, and of some why they fail."""
+        wanted, counts = set(offsets), self._rules.counts_chosen
+        rows = enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
+        return share.claimed(
+            (at, rows_before + at if counts else index, None if at in chunk.faults else values)
+            for at, (index, values) in rows
+            if at in wanted
+        )
+
+    def _leading(self, stored: StoredChunk, offsets: Sequence[int], faults: Mapping[int, Fault]) -> list[int]:
+        """Those of the offsets whose rows are to be sent; the others are written as followers."""
+        keys, indices = list(chunktable.split_keys(stored.keys)), stored.indices()
+        asked = [(keys[at], indices[at]) for at in offsets if at not in faults]
+        version = self._writer.version
+        followers = self._writer.do(lambda c: follow(c, asked, stored.key_names, version))
+        if followers:
+            self._followed(len(followers))
+        return [at for at in offsets if indices[at] not in followers]
