@@ -330,7 +330,7 @@ def test_an_output_counts_as_written_no_more_also_where_the_first_commit_failed(
     assert isinstance(writer.submit(full_disk).exception(), OSError)
     writer.close("finished")
     reader = RunFileReader(path)
-    assert reader.fact("written") is None
+    assert reader.metadata("written") is None
     assert sum(reader.totals().counts.values()) == 1
     reader.close()
 
@@ -347,7 +347,7 @@ def test_a_task_that_fails_is_undone_and_the_rest_of_the_commit_stands(path: Pat
         writer.do(broken)
     writer.close("finished")
     reader = RunFileReader(path)
-    assert reader.fact("half") is None
+    assert reader.metadata("half") is None
     assert sum(reader.totals().counts.values()) == 1
     reader.close()
 

@@ -144,10 +144,8 @@ class AskedRows:
             reader = RunFileReader(self._run_file, checked=False)
         except JobError:
             return False
-        try:
+        with reader:
             return bool(reader.totals().counts)
-        finally:
-            reader.close()
 
 
 def asked_rows(rows: Any, options: Mapping[str, Any]) -> AskedRows:
@@ -160,14 +158,11 @@ def asked_rows(rows: Any, options: Mapping[str, Any]) -> AskedRows:
 
 def _row_errors(run_file: Path) -> Iterator[RowError]:
     """An exception for each row that ended badly, in order."""
-    reader = RunFileReader(run_file, checked=False)
-    try:
+    with RunFileReader(run_file, checked=False) as reader:
         for _, outcomes in reader.outcomes():
             for outcome in outcomes:
                 if outcome is not None and outcome.status not in GOOD:
                     yield RowError(outcome.error or outcome.status.value, outcome.index, outcome.status.value)
-    finally:
-        reader.close()
 
 
 def _added_table(run_file: Path) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Small facts of a run file: the job, the input's columns, whether the input is stored whole."""
+"""Metadata of a run file: the job, the input's columns, whether the input is stored whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zstandard
 
 
 def get(connection: sqlite3.Connection, name: str) -> str | None:
-    """A fact's text, None where it is not known."""
+    """An entry, None where there is none."""
     row = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import zstandard
 
@@ -20,6 +19,7 @@ from rowmill.records import LastAttempt, Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.packing import DamagedError, Unpacker
+from rowmill.store.totals import Session, Totals, count_rows, read_sessions, total_of
 
 NOBODY = (None, None)  # endpoint and model of a row that none answered
 STATUSES: Mapping[str, Status] = {status.value: status for status in Status}
@@ -31,12 +31,14 @@ SELECT r.id, coalesce(d.status, r.status), coalesce(d.answer, r.answer), coalesc
 FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
 WHERE r.id BETWEEN ? AND ? AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0)
 """
-COUNTS = """
-SELECT coalesce(d.status, r.status), count(*) FROM rows AS r LEFT JOIN rows AS d ON d.id = r.duplicate_of
-WHERE r.id >= 0 AND r.requeued = 0 AND (r.duplicate_of IS NULL OR d.requeued = 0) GROUP BY 1
+VERSIONS = """
+SELECT v.id, v.fingerprint, v.model, v.definition, v.accepted,
+       (SELECT count(*) FROM rows AS r WHERE r.version = v.id AND r.id >= 0 AND r.requeued = 0 AND r.attempts > 0)
+FROM versions AS v ORDER BY v.id
 """
-SUMS = """
-SELECT status, count(*), count(reasoning), count(duplicate_of) FROM rows WHERE id >= 0 AND requeued = 0 GROUP BY status
+FINISHED = "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0"
+SECONDS = """
+SELECT id >> 16, sum(latency_s) FROM attempts WHERE id >= 0 AND latency_s IS NOT NULL GROUP BY id >> 16
 """
 ATTEMPTS = """
 SELECT a.id & 65535, l.endpoint, a.sent_at, a.latency_s, a.kind, a.status_code, a.packed, a.body, a.error,
@@ -65,66 +67,8 @@ class Version(NamedTuple):
     rows: int
 
 
-class Session(NamedTuple):
-    """One start of a run on this file."""
-
-    id: int
-    started: float
-    updated: float
-    ended: float | None
-    reason: str | None
-    peak_in_flight: int
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float
-    unknown_costs: int
-    unconfirmed_usd: float
-    latencies: Mapping[int, int]
-    snapshot: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over finished rows and over all sessions.
-
-    `known_usd` is what attempts of known cost have cost, `unknown_costs` counts the others and `unconfirmed_usd` is
-    the worst case of those.
-    """
-
-    counts: Mapping[str, int]
-    known_usd: float
-    unknown_costs: int
-    unconfirmed_usd: float
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    latencies: Mapping[int, int]
-    reasoning: bool
-    duplicates: bool
-
-    @property
-    def cost_usd(self) -> float | None:
-        """What all attempts have cost; None when that of one is unknown."""
-        return None if self.unknown_costs else self.known_usd
-
-
-def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
-    """Finished rows of the input by status."""
-    return _tally(connection)[0]
-
-
-def _tally(connection: sqlite3.Connection) -> tuple[dict[str, int], bool, bool]:
-    """Finished rows by status; whether any has reasoning, and whether any is a duplicate."""
-    found = connection.execute(SUMS).fetchall()
-    reasoning, duplicates = any(row[2] for row in found), any(row[3] for row in found)
-    if duplicates:  # whose status is that of the row they follow
-        return dict(connection.execute(COUNTS).fetchall()), reasoning, True
-    return {row[0]: row[1] for row in found}, reasoning, False
-
-
 class RunFileReader:
-    """A run file opened for reading; close it after use."""
+    """A run file opened for reading, for as long as the context lasts."""
 
     def __init__(self, path: Path, *, checked: bool = True) -> None:
         if checked:
@@ -139,17 +83,31 @@ class RunFileReader:
         self._lanes: dict[int | None, tuple[str | None, str | None]] = {None: NOBODY}
         self._totals: tuple[int, Totals] | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self._connection.close()
 
-    def fact(self, name: str) -> str | None:
-        """A fact of the table meta."""
+    def _all(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with connections.translated(self.path):
+            return self._connection.execute(query, values).fetchall()
+
+    def metadata(self, name: str) -> str | None:
+        """An entry of the table meta, None where there is none."""
         with connections.translated(self.path):
             return meta.get(self._connection, name)
 
+    def is_complete(self) -> bool:
+        """Whether the input has been read to its end."""
+        return self.metadata("complete") == "1"
+
     def holds_sample(self) -> bool:
         """Whether the input stored so far is a pilot's sample."""
-        return self.fact("sampled") == "1"
+        return self.metadata("sampled") == "1"
 
     def columns(self) -> list[str]:
         """The input's columns."""
@@ -158,9 +116,8 @@ class RunFileReader:
 
     def row_total(self) -> int:
         """Rows of input stored so far."""
-        with connections.translated(self.path):
-            (total,) = self._connection.execute("SELECT coalesce(sum(row_count), 0) FROM chunks").fetchone()
-            return int(total)
+        ((total,),) = self._all("SELECT coalesce(sum(row_count), 0) FROM chunks")
+        return int(total)
 
     def totals(self) -> Totals:
         """Counts by status and sums."""
@@ -168,58 +125,31 @@ class RunFileReader:
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
             if self._totals is not None and self._totals[0] == version:
                 return self._totals[1]  # nothing was committed since
-            counts, reasoning, duplicates = _tally(self._connection)
-            sessions = self.sessions()
-        latencies: dict[int, int] = {}
-        for session in sessions:
-            for bucket, number in session.latencies.items():
-                latencies[bucket] = latencies.get(bucket, 0) + number
-        totals = Totals(
-            counts,
-            sum(session.cost_usd for session in sessions),
-            sum(session.unknown_costs for session in sessions),
-            sum(session.unconfirmed_usd for session in sessions),
-            sum(session.requests for session in sessions),
-            sum(session.input_tokens for session in sessions),
-            sum(session.output_tokens for session in sessions),
-            latencies,
-            reasoning,
-            duplicates,
-        )
+            totals = total_of(count_rows(self._connection), read_sessions(self._connection))
         self._totals = version, totals
         return totals
 
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""
         with connections.translated(self.path):
-            rows = self._connection.execute("SELECT * FROM sessions ORDER BY id").fetchall()
-        return [
-            Session._make([*row[:12], {int(k): v for k, v in json.loads(row[12]).items()}, json.loads(row[13])])
-            for row in rows
-        ]
+            return read_sessions(self._connection)
 
     def versions(self) -> list[Version]:
         """All versions of the job that this file knows, with the finished rows answered under each."""
-        with connections.translated(self.path):
-            rows = self._connection.execute(
-                "SELECT v.id, v.fingerprint, v.model, v.definition, v.accepted, "
-                "(SELECT count(*) FROM rows AS r WHERE r.version = v.id AND r.id >= 0 AND r.requeued = 0 "
-                " AND r.attempts > 0) FROM versions AS v ORDER BY v.id"
-            ).fetchall()
-        return [Version(r[0], r[1], r[2], json.loads(r[3]), bool(r[4]), r[5]) for r in rows]
+        return [
+            Version(number, fingerprint, model, json.loads(definition), bool(accepted), rows)
+            for number, fingerprint, model, definition, accepted, rows in self._all(VERSIONS)
+        ]
 
     def chunks(self) -> Iterator[Chunk]:
         """The stored input, in order."""
         for stored in self._stored():
             yield chunktable.load_chunk(stored, self._unpacker.packer)
 
-    def places(self) -> Iterator[tuple[Sequence[int], Set[int]]]:
+    def indices(self) -> Iterator[tuple[Sequence[int], Set[int]]]:
         """For each stored chunk the indices of its rows, and which of them are finished."""
         for stored in self._stored():
-            with connections.translated(self.path):
-                finished = self._connection.execute(
-                    "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0", (stored.id, stored.last)
-                ).fetchall()
+            finished = self._all(FINISHED, (stored.id, stored.last))
             yield stored.indices(), {index for (index,) in finished}
 
     def _stored(self) -> Iterator[chunktable.StoredChunk]:
@@ -332,8 +262,7 @@ class RunFileReader:
 
     def replies(self, first: int, last: int) -> dict[int, tuple[str, RawReply]]:
         """The last reply of each row from `first` to `last` that has one, with its endpoint's name."""
-        with connections.translated(self.path):
-            found = self._connection.execute(REPLIES, (first << 16, (last + 1) << 16)).fetchall()
+        found = self._all(REPLIES, (first << 16, (last + 1) << 16))
         return {
             index: (endpoint, RawReply(200, {}, self._unpacker.body(packed, body), latency_s or 0.0))
             for index, endpoint, latency_s, packed, body in found
@@ -360,18 +289,11 @@ class RunFileReader:
 
     def seconds(self) -> dict[int, float]:
         """Time in flight of each row over all its attempts; for run files that hold a sample."""
-        with connections.translated(self.path):
-            return dict(
-                self._connection.execute(
-                    "SELECT id >> 16, sum(latency_s) FROM attempts WHERE id >= 0 AND latency_s IS NOT NULL "
-                    "GROUP BY id >> 16"
-                ).fetchall()
-            )
+        return dict(self._all(SECONDS))
 
     def attempts(self, index: int) -> list[dict[str, Any]]:
         """Every request that was made for one row, oldest first."""
-        with connections.translated(self.path):
-            rows = self._connection.execute(ATTEMPTS, (index << 16, (index + 1) << 16)).fetchall()
+        rows = self._all(ATTEMPTS, (index << 16, (index + 1) << 16))
         return [
             {
                 "number": number,

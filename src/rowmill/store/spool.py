@@ -22,7 +22,7 @@ from rowmill.store.chunktable import StoredChunk
 from rowmill.store.input_progress import InputProgress
 from rowmill.store.matching import Matched, match
 from rowmill.store.packing import Packer
-from rowmill.store.reader import count_rows
+from rowmill.store.totals import count_rows
 from rowmill.store.writer import Writer
 
 CHUNKS_UNCOMMITTED = 8
@@ -204,12 +204,12 @@ class Spool:
                 )
 
         def task(connection: sqlite3.Connection) -> tuple[Matched, Mapping[str, int]]:
-            before = count_rows(connection)
+            before = count_rows(connection).by_status
             matched = match(connection, first, first, described())
             self._writer.break_seal(connection)
             meta.put_columns(connection, list(self._columns))
             meta.put(connection, "complete", "1")
-            after = count_rows(connection)
+            after = count_rows(connection).by_status
             changed = {s: after.get(s, 0) - before.get(s, 0) for s in {*before, *after}}
             return matched, {s: n for s, n in changed.items() if n}
 

@@ -35,9 +35,7 @@ def quote_job(
     with signals(leave, wanted=interrupts):
         plan = make_plan(job)
         endpoints = priced(job, resolve_endpoints(job))
-        lock = RunFileLock(plan.run_file)
-        lock.acquire()
-        try:
+        with RunFileLock(plan.run_file):
             ensure_run_file(plan)
             if has_begun(plan):
                 run = where(job.output, str(plan.run_file))
@@ -49,17 +47,12 @@ def quote_job(
             rows = QUOTE_ROWS if job.pilot is None else job.pilot
             stopped = pilot.go(rows, lambda start: start.settle_versions("rerun", None), interrupts)
             return (pilot.quote(), None) if stopped is None else (None, stopped)
-        finally:
-            lock.release()
 
 
 def has_begun(plan: Plan) -> bool:
     """Whether the run file holds more than a pilot's sample."""
-    reader = RunFileReader(plan.run_file, checked=False)
-    try:
+    with RunFileReader(plan.run_file, checked=False) as reader:
         return reader.row_total() > 0 and not reader.holds_sample()
-    finally:
-        reader.close()
 
 
 class Pilot:
@@ -113,8 +106,7 @@ class Pilot:
 
     def quote(self) -> Quote:
         """What all rows will take."""
-        reader = RunFileReader(self._plan.run_file, checked=False)
-        try:
+        with RunFileReader(self._plan.run_file, checked=False) as reader:
             seconds = reader.seconds()
             sample = [
                 Sampled(
@@ -129,8 +121,6 @@ class Pilot:
                 for outcome in outcomes
                 if outcome is not None and outcome.index in self._picked
             ]
-        finally:
-            reader.close()
         return quote(self._lengths, sample, self._pace())
 
     def _pace(self) -> Pace:

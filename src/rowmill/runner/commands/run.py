@@ -73,25 +73,18 @@ def retry(
     """Sends rows again that ended with one of these statuses; the rest of the run file stays as it is."""
     with signals(leave, wanted=interrupts):
         path = run_file_of(output, run_file)
-        reader = RunFileReader(path)
-        try:
+        with RunFileReader(path) as reader:
             job = stored_job(reader)
-        finally:
-            reader.close()
         stays = is_remote(job.output) or (job.target is not None and not is_database(output))
         named = {} if stays else {"output": output.removesuffix(".rowmill")}
         job = apply_overrides(job, {**named, **(overrides or {})})
         plan = make_plan(job, run_file=str(path))
         endpoints = priced(job, resolve_endpoints(job))
-        lock = RunFileLock(path)
-        lock.acquire()
-        try:
+        with RunFileLock(path):
             if plan.target is not None:
                 check_place(plan.target, path)
             start = Start(plan, endpoints, None, observers)
             return start.go(lambda: start.requeue(statuses), interrupts)
-        finally:
-            lock.release()
 
 
 def must_be_approved(job: Job, approve: Callable[[Quote], bool] | None) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from rowmill.runner.output.exporting import run_file_of, stored_job
 from rowmill.store.lock import RunFileLock
-from rowmill.store.reader import RunFileReader, Session
+from rowmill.store.reader import RunFileReader
+from rowmill.store.totals import Session
 
 
 def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
@@ -17,15 +18,12 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
     `state` is running, finished, stopped (by itself), interrupted (by a signal) or killed.
     """
     path = run_file_of(output, run_file)
-    reader = RunFileReader(path)
-    try:
+    with RunFileReader(path) as reader:
         totals = reader.totals()
         sessions = reader.sessions()
         stored_rows = reader.row_total()
-        complete = reader.fact("complete") == "1"
-        target = stored_job(reader).target if reader.fact("job") else None
-    finally:
-        reader.close()
+        complete = reader.is_complete()
+        target = stored_job(reader).target if reader.metadata("job") else None
     holder = RunFileLock(path).holder()
     last = sessions[-1] if sessions else None
     shown = dict(last.snapshot) if last is not None else {}
@@ -74,8 +72,5 @@ def rows(
     output: str, *, run_file: str | None = None, statuses: Sequence[str] = (), limit: int | None = None
 ) -> Iterator[Mapping[str, Any]]:
     """Rows in input order with input, raw reply, answer and every attempt; all statuses where none is named."""
-    reader = RunFileReader(run_file_of(output, run_file))
-    try:
+    with RunFileReader(run_file_of(output, run_file)) as reader:
         yield from reader.rows(statuses, limit)
-    finally:
-        reader.close()

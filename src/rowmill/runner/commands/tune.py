@@ -87,9 +87,7 @@ def tune(
         plan = make_plan(job)
         endpoints = resolve_endpoints(job)
         open_input(plan)
-        lock = RunFileLock(plan.run_file)
-        lock.acquire()
-        try:
+        with RunFileLock(plan.run_file):
             ensure_run_file(plan)
             start = Start(plan, endpoints, None, observers)
             try:
@@ -103,8 +101,6 @@ def tune(
             with signals(lambda number: tuning.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 run_in_thread(tuning.execute)
             return tuning.report()
-        finally:
-            lock.release()
 
 
 def _check(job: Job, rules: TuneRules) -> None:
@@ -161,14 +157,11 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
 def _marks(plan: Plan) -> bytearray:
     """For each row of the input, by index, whether it is in the run file and whether it is finished there."""
     marks = bytearray()
-    reader = RunFileReader(plan.run_file, checked=False)
-    try:
-        for indices, finished in reader.places():
+    with RunFileReader(plan.run_file, checked=False) as reader:
+        for indices, finished in reader.indices():
             marks.extend(bytes(indices[-1] + 1 - len(marks)))
             for index in indices:
                 marks[index] = FINISHED if index in finished else PENDING
-    finally:
-        reader.close()
     return marks
 
 

@@ -116,14 +116,11 @@ class _Mapping(Start):
         self._tell(found_again(matched))
 
     def _tell_finished(self, told: Told) -> None:
-        reader = RunFileReader(self.plan.run_file, checked=False)
-        try:
+        with RunFileReader(self.plan.run_file, checked=False) as reader:
             for _, outcomes in reader.outcomes():
                 for outcome in outcomes:
                     if outcome is not None and outcome.status in GOOD:
                         told(outcome)
-        finally:
-            reader.close()
 
 
 class _TellingWriter(Writer):

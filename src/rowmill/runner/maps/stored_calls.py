@@ -160,12 +160,9 @@ def _item_of(values: Mapping[str, Any]) -> Any:
 
 def _outcomes(run_file: Path) -> Iterator[Sequence[Outcome | None]]:
     """How the rows ended, in order, None for those that have not.  Raises RunFileError."""
-    reader = RunFileReader(run_file, checked=False)
-    try:
+    with RunFileReader(run_file, checked=False) as reader:
         for _, outcomes in reader.outcomes():
             yield outcomes
-    finally:
-        reader.close()
 
 
 def value_of(outcome: Outcome) -> Any:

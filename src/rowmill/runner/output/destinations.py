@@ -77,16 +77,13 @@ class TablePlace:
 
 def marks_of(reader: RunFileReader) -> list[Mark]:
     """What the run has written into tables, or was about to."""
-    found = json.loads(reader.fact("table") or "[]")
+    found = json.loads(reader.metadata("table") or "[]")
     return [Mark(**{**mark, "names": tuple(mark["names"])}) for mark in found]
 
 
 def _marks_in(run_file: Path) -> list[Mark]:
-    reader = RunFileReader(run_file, checked=False)
-    try:
+    with RunFileReader(run_file, checked=False) as reader:
         return marks_of(reader)
-    finally:
-        reader.close()
 
 
 def place_of(job: Job, format: str, run_file: Path) -> FilePlace | TablePlace:
@@ -118,10 +115,10 @@ def stands(reader: RunFileReader, job: Job) -> bool:
     """Whether the output stands there as this run file would write it.  Raises DatabaseError."""
     target = job.target
     if target is None:
-        written = reader.fact("written")
+        written = reader.metadata("written")
         return written is not None and exists(job.output) and written == seal_of(job)
     marks = [mark for mark in marks_of(reader) if mark.settled and mark.is_of(target)]
-    if reader.fact("written") != seal_of(job) or not marks:
+    if reader.metadata("written") != seal_of(job) or not marks:
         return False
     rows = table_rows(target)
     return rows is not None and (target.mode in ("append", "upsert") or rows == marks[-1].rows)

@@ -44,7 +44,7 @@ def run_file_of(output: str, run_file: str | None) -> Path:
 
 def stored_job(reader: RunFileReader) -> Job:
     """The job that a run file was made by."""
-    text = reader.fact("job")
+    text = reader.metadata("job")
     if text is None:
         raise RunFileError(f"{reader.path} holds no job yet; nothing was run with it")
     return Job.from_json(text)
@@ -75,8 +75,7 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
     rules = rules or ExportRules()
-    reader = RunFileReader(run_file_of(output, run_file), checked=False)
-    try:
+    with RunFileReader(run_file_of(output, run_file), checked=False) as reader:
         job = stored_job(reader)
         place = _export_place(job, without_file_scheme(target), rules)
         prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
@@ -94,8 +93,6 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
             )
         return written
-    finally:
-        reader.close()
 
 
 def _export_place(job: Job, target: str, rules: ExportRules) -> FilePlace | TablePlace:

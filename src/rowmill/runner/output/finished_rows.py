@@ -44,8 +44,5 @@ class FinishedRows:
 @contextmanager
 def finished_rows(run_file: str | Path, *, with_input: bool = True) -> Iterator[FinishedRows]:
     """The finished rows of a run file that stays open while the context lasts.  Raises RunFileError."""
-    reader = RunFileReader(Path(run_file), checked=False)
-    try:
+    with RunFileReader(Path(run_file), checked=False) as reader:
         yield FinishedRows(reader, with_input=with_input)
-    finally:
-        reader.close()

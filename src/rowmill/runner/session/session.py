@@ -75,12 +75,9 @@ class Session:
         self._money: Budget | None = None
         self.after_pilot = self.chooses_anew = False
         self._trial: Trial | None = None
-        reader = RunFileReader(plan.run_file, checked=False)
-        try:
+        with RunFileReader(plan.run_file, checked=False) as reader:
             self._totals = totals = reader.totals()
-            stored = reader.row_total() if reader.fact("complete") == "1" else None
-        finally:
-            reader.close()
+            stored = reader.row_total() if reader.is_complete() else None
         self._hint = size_hint if size_hint is not None else stored
         self._before = Before(
             totals.counts,

@@ -58,8 +58,7 @@ class Start:
         self.endpoints = endpoints
         self.observers = observers
         self._opened = opened
-        reader = RunFileReader(plan.run_file)
-        try:
+        with RunFileReader(plan.run_file) as reader:
             if opened is not None and opened.is_empty and reader.row_total() and plan.job.source == "-":
                 self._opened = None
                 self._tell(
@@ -73,8 +72,6 @@ class Start:
             self._warn_of_kill(reader)
             for words in (*odd_prices(endpoints), *(opened.notes if opened is not None else ())):
                 self._tell(Notice(words))
-        finally:
-            reader.close()
         self.writer = self._make_writer()
         self._after_pilot = self._chooses_anew = False
         self._versions: Mapping[str, int] = {}
@@ -148,12 +145,9 @@ class Start:
     def settle_versions(self, on_change: str | None, confirm: Callable[[str], bool] | None) -> None:
         """Compares the job with the one that finished rows were answered under; then makes it the file's job."""
         definition = self.plan.definition()
-        reader = RunFileReader(self.plan.run_file, checked=False)
-        try:
+        with RunFileReader(self.plan.run_file, checked=False) as reader:
             stored = reader.versions()
             change = find_change(stored, definition)
-        finally:
-            reader.close()
         if change is not None:
             choice = decide(change, on_change, confirm)
             ids = [version.id for version in change.versions]
@@ -222,10 +216,9 @@ class Start:
         output = failures = None
         found = Found()
         pending: int | None = None
-        reader = RunFileReader(self.plan.run_file, checked=False)
-        try:
+        with RunFileReader(self.plan.run_file, checked=False) as reader:
             counts = reader.totals().counts
-            if reader.fact("complete") == "1":
+            if reader.is_complete():
                 pending = reader.row_total() - sum(counts.values())
             if pending == 0:
                 reason, message = StopReason.FINISHED, ""
@@ -237,8 +230,6 @@ class Start:
             elif reason is StopReason.FINISHED:
                 reason = StopReason.SOURCE
                 message = "the input has not been read to its end; run the first command again to go on"
-        finally:
-            reader.close()
         if self.plan.job.dedupe:
             figures = replace(figures, counts=counts)
         idle = reason is StopReason.FINISHED and figures.done > 0 and figures.session_rows == 0
@@ -271,7 +262,7 @@ class Start:
         with translated(job.output):
             if stands(reader, job):
                 path = failures_path(job.stem)
-                return job.output, path if exists(path) else None, Found.stored(reader.fact("accuracy"))
+                return job.output, path if exists(path) else None, Found.stored(reader.metadata("accuracy"))
         accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
         if self.plan.format in RESULT_FORMS:
             failures = write_results(reader, job.output, failures_path(job.output), self.plan.format).failures
