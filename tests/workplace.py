@@ -1,4 +1,4 @@
-"""A folder with an input, a simulator to send it to, and the real command line run in it."""
+"""A folder with an input, a simulator to send it to, and the command line run in it: called, or as a process."""
 
 from __future__ import annotations
 
@@ -10,25 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.command_line import Ended, call
 
 from rowmill.simulator import Behaviour, Simulator
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A process that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 class Workplace:
@@ -63,26 +52,17 @@ class Workplace:
         return self.rowmill(*self.arguments(source, *more), **options)
 
     def rowmill(self, *arguments: str, stdin: str | None = None, env: Mapping[str, str] | None = None) -> Ended:
-        done = subprocess.run(
-            [sys.executable, "-m", "rowmill", *arguments],
-            cwd=self.folder,
-            env={**self.environment, **(env or {})},
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Ended(done.returncode, done.stdout, done.stderr)
+        """A command, called in this process."""
+        ended = call(arguments, self.folder, {**self.environment, **(env or {})}, stdin)
+        assert "Traceback" not in ended.err, ended.err
+        return ended
 
     def start(self, *more: str, source: str = "in.csv") -> subprocess.Popen[str]:
-        """The usual run, left running."""
+        """The usual run in a process of its own, left running."""
         return self.begin(*self.arguments(source, *more))
 
     def begin(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-        """Any command, left running."""
+        """Any command in a process of its own, left running."""
         return subprocess.Popen(
             [sys.executable, "-m", "rowmill", *arguments],
             cwd=self.folder,

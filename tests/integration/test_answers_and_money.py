@@ -8,13 +8,16 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.workplace import Ended, Workplace, kill, until
+from tests.workplace import Workplace, kill, until
 
 from rowmill.simulator import Behaviour, Simulator
 from rowmill.simulator.script import Fault, Step
+
+if TYPE_CHECKING:
+    from tests.command_line import Ended
 
 SCHEMA = {"mood": "good|bad"}
 GOOD = 'ok text="{\\"mood\\": \\"good\\"}"'

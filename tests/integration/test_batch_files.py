@@ -8,17 +8,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.workplace import Ended, Workplace, kill, until
+from tests.workplace import Workplace, kill, until
 
 import rowmill
 from rowmill import runner
 from rowmill.errors import JobError
 from rowmill.simulator import Behaviour, Simulator
 from rowmill.simulator.shapes import vector
+
+if TYPE_CHECKING:
+    from tests.command_line import Ended
 
 OPTIONS = ("-m", "vllm/m", "-o", "out.jsonl")
 

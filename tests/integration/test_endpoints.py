@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.workplace import Ended, Workplace, kill, own_tokens, until
+from tests.workplace import Workplace, kill, own_tokens, until
 
 from rowmill.simulator import Behaviour, Simulator
+
+if TYPE_CHECKING:
+    from tests.command_line import Ended
 
 
 class Several(Workplace):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.workplace import Ended, Workplace, own_tokens
+from tests.workplace import Workplace, own_tokens
 
 from rowmill.simulator import Behaviour, Outage, Simulator
+
+if TYPE_CHECKING:
+    from tests.command_line import Ended
 
 
 def trial(folder: Path, behaviour: Behaviour, rows: int, *options: str) -> tuple[Workplace, Ended]:

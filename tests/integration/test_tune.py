@@ -7,11 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.workplace import Ended, Workplace, own_tokens, until
+from tests.workplace import Workplace, own_tokens, until
 
 from rowmill.simulator import Behaviour, Simulator
+
+if TYPE_CHECKING:
+    from tests.command_line import Ended
 
 JOB = """\
 source: in.csv
