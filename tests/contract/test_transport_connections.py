@@ -228,8 +228,8 @@ def test_a_server_that_refuses_a_large_body_early_is_heard(wire: Wire) -> None:
         transport = wire.transport()
         tls = wire.certificate and wire.certificate.context
         listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-        place = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        url = f"{'https' if tls else 'http'}://{place}/"
+        origin = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        url = f"{'https' if tls else 'http'}://{origin}/"
         found = await transport.send(url, HEADERS, bytes(4_000_000), 5.0)
         await transport.close()
         listener.close()
@@ -258,8 +258,8 @@ def test_an_early_reply_with_a_head_that_came_before_does_not_keep_a_half_sent_r
         transport = wire.transport()
         tls = wire.certificate and wire.certificate.context
         listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-        place = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-        url = f"{'https' if tls else 'http'}://{place}/"
+        origin = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        url = f"{'https' if tls else 'http'}://{origin}/"
         got = [await transport.send(url, HEADERS, bytes(size), 5.0) for size in (2, 2, 40_000_000, 2, 2)]
         await transport.close()
         listener.close()

@@ -23,11 +23,11 @@ from rowmill.io.http.exchange import Exchange
 from rowmill.io.http.heads import HeaderNames
 from rowmill.io.http.http1 import DirectTransport
 from rowmill.io.http.known_heads import MOST_HEADS, KnownHeads
-from rowmill.io.http.origin import place_of
+from rowmill.io.http.origin import origin_of
 from rowmill.io.http.pool import MOST_DIALLING, Pool, PoolLimits
 from rowmill.io.http.proxies import goes_through_a_proxy
 from rowmill.io.http.pyreqwest_ import PyreqwestTransport
-from rowmill.io.http.write_batch import Outbox
+from rowmill.io.http.write_batch import WriteBatch
 from rowmill.records import Failure, RawReply
 
 TURNS = 10  # of the loop, enough for whatever is under way
@@ -178,7 +178,7 @@ PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
 def test_a_proxy_from_the_environment_decides_the_transport(
     url: str, environment: dict[str, str], proxied: bool
 ) -> None:
-    assert goes_through_a_proxy(place_of(url), environment) is proxied
+    assert goes_through_a_proxy(origin_of(url), environment) is proxied
     kind = PyreqwestTransport if proxied else DirectTransport
     assert type(open_transport(url, environment=environment)) is kind
 
@@ -212,7 +212,7 @@ def test_only_so_many_connections_are_opened_at_once() -> None:
     async def run() -> int:
         loop = asyncio.get_running_loop()
         dialer = NoAnswer()
-        pool = Pool(dialer, PoolLimits(10.0, None, 1000, 30.0), HeaderNames(), Outbox(loop), loop)  # type: ignore[arg-type]
+        pool = Pool(dialer, PoolLimits(10.0, None, 1000, 30.0), HeaderNames(), WriteBatch(loop), loop)  # type: ignore[arg-type]
         for _ in range(500):
             ending: asyncio.Future[RawReply | Failure] = loop.create_future()
             pool.submit(Exchange(b"", b"", "x:1", 5.0, perf_counter() + 5.0, ending))
@@ -231,12 +231,12 @@ def test_what_one_turn_of_the_loop_has_to_send_leaves_together() -> None:
             self.flush = partial(happened.append, f"{name} left")
 
     async def run() -> None:
-        outbox = Outbox(asyncio.get_running_loop())
+        write_batch = WriteBatch(asyncio.get_running_loop())
         for name in ("first", "second"):
-            outbox.put(Waiting(name))
+            write_batch.put(Waiting(name))
             happened.append(f"{name} was put")
         await asyncio.sleep(0)
-        outbox.put(Waiting("third"))
+        write_batch.put(Waiting("third"))
         await asyncio.sleep(0)
 
     asyncio.run(run())
@@ -285,7 +285,7 @@ def test_a_request_whose_connection_is_lost_before_it_left_goes_to_another(lose:
     async def run() -> bool:
         loop = asyncio.get_running_loop()
         limits = PoolLimits(10.0, None, 1000, 30.0)
-        pool = Pool(cast("Dialer", Dialler()), limits, HeaderNames(), Outbox(loop), loop)
+        pool = Pool(cast("Dialer", Dialler()), limits, HeaderNames(), WriteBatch(loop), loop)
         ending: asyncio.Future[RawReply | Failure] = loop.create_future()
         pool.submit(Exchange(b"POST / HTTP/1.1\r\ncontent-length: ", b"{}", "x:1", 5.0, perf_counter() + 5.0, ending))
         await asyncio.sleep(0)

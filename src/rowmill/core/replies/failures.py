@@ -100,8 +100,8 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, *, now: float
         return _failure(inner, fault, headers, body, now, f"HTTP {status} with error {fault.status or ''}".strip())
     fault = _read_fault(body)
     if 300 <= status < 400:
-        place = headers.get("location", "").partition("?")[0]
-        return _bad_request(status, f"HTTP {status} redirects to {place or 'nowhere'}; give that address in --url")
+        location = headers.get("location", "").partition("?")[0]
+        return _bad_request(status, f"HTTP {status} redirects to {location or 'nowhere'}; give that URL in --url")
     return _failure(status, fault, headers, body, now, f"HTTP {status}")
 
 
@@ -246,8 +246,8 @@ def _worded(message: object) -> str:
     if isinstance(message, Mapping):
         if "msg" in message:
             loc = message.get("loc")
-            place = ".".join(str(part) for part in loc) if isinstance(loc, list) else ""
-            return f"{place}: {message['msg']}" if place else str(message["msg"])
+            path = ".".join(str(part) for part in loc) if isinstance(loc, list) else ""
+            return f"{path}: {message['msg']}" if path else str(message["msg"])
         return msgspec.json.encode(message).decode()
     return "" if message is None else str(message)
 
@@ -276,28 +276,28 @@ def _short(text: str) -> str:
     return text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 3] + "..."
 
 
-# --- faults of the network, made by transports; `place` is host:port, never more of the URL ----------------
+# --- faults of the network, made by transports; `origin` is host:port, never more of the URL ----------------
 
 
-def timed_out(place: str, timeout_s: float) -> Failure:
+def timed_out(origin: str, timeout_s: float) -> Failure:
     """The attempt's deadline passed after the request may have been sent."""
-    message = f"no full reply from {place} within {timeout_s:g} s; it may be billed; try a longer --timeout-s"
+    message = f"no full reply from {origin} within {timeout_s:g} s; it may be billed; try a longer --timeout-s"
     return Failure(FailureKind.TIMEOUT, message)
 
 
-def unreachable(place: str, why: str) -> Failure:
+def unreachable(origin: str, why: str) -> Failure:
     """No connection; nothing was sent."""
-    return Failure(FailureKind.UNREACHABLE, f"cannot connect to {place}: {why}")
+    return Failure(FailureKind.UNREACHABLE, f"cannot connect to {origin}: {why}")
 
 
-def connection_reset(place: str, why: str) -> Failure:
+def connection_reset(origin: str, why: str) -> Failure:
     """The connection was lost before a whole reply head came."""
-    return Failure(FailureKind.RESET, f"{place} closed the connection without a reply: {why}")
+    return Failure(FailureKind.RESET, f"{origin} closed the connection without a reply: {why}")
 
 
-def untrusted(place: str, why: str) -> Failure:
+def untrusted(origin: str, why: str) -> Failure:
     """The certificate is not trusted, or there is no TLS at all."""
-    message = f"TLS with {place} failed: {why}; --ca-file names a certificate to trust"
+    message = f"TLS with {origin} failed: {why}; --ca-file names a certificate to trust"
     return Failure(FailureKind.TLS, message)
 
 

@@ -29,11 +29,11 @@ def open_transport(
     `max_connections` None is no limit.  Raises JobError for a bad `ca_file` or another certificate that cannot be read.
     """
     from rowmill.io.http.lasting import import_for_good
-    from rowmill.io.http.origin import place_of
+    from rowmill.io.http.origin import origin_of
     from rowmill.io.http.proxies import goes_through_a_proxy
 
-    place = place_of(url)
-    name = "pyreqwest" if goes_through_a_proxy(place, environment) else "direct"
+    origin = origin_of(url)
+    name = "pyreqwest" if goes_through_a_proxy(origin, environment) else "direct"
     module, _, kind = TABLE[name].partition(":")
     load = import_for_good if name == "pyreqwest" and module not in sys.modules else import_module
     opened: Any = getattr(load(module), kind)(
@@ -42,7 +42,7 @@ def open_transport(
         max_connections=max_connections,
         environment=environment,
     )
-    if name == "direct" and place.scheme == "https":
+    if name == "direct" and origin.scheme == "https":
         opened.prepare_tls()
     transport: Transport = opened
     return transport

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rowmill.io.http.exchange import Exchange
     from rowmill.io.http.known_heads import KnownHeads
-    from rowmill.io.http.write_batch import Outbox
+    from rowmill.io.http.write_batch import WriteBatch
     from rowmill.records import Failure
 
 _ONE_WRITE_BYTES = 64 * 1024
@@ -35,7 +35,7 @@ class Keeper(Protocol):
     header_names: Mapping[bytes, str]
     known_heads: KnownHeads
     max_reply_bytes: int
-    outbox: Outbox
+    write_batch: WriteBatch
 
     def opened(self, connection: Connection) -> None:
         """It can be aborted from now on."""
@@ -116,10 +116,10 @@ class Connection(asyncio.Protocol):
         else:
             self._outgoing = b"%b%d\r\n\r\n" % (exchange.head, len(body))
             self._unsent = memoryview(body)
-        self._keeper.outbox.put(self)
+        self._keeper.write_batch.put(self)
 
     def flush(self) -> None:
-        """See `outbox.Sender`."""
+        """See `write_batch.Sender`."""
         if self.is_open:
             self._sent_s = perf_counter()
             self._transport.write(self._outgoing)
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as fault:
             if not self._status:
-                self._end(exchange, failures.unreadable(f"{exchange.place_name} does not speak HTTP/1.1: {fault}"))
+                self._end(exchange, failures.unreadable(f"{exchange.origin} does not speak HTTP/1.1: {fault}"))
                 return
             self._is_kept = False  # the reply is whole, what follows it is not one
         if self._status:
@@ -192,13 +192,13 @@ class Connection(asyncio.Protocol):
             return
         exchange.carrier = None
         if self._has_head:
-            self._settle(exchange, failures.unreadable(f"the reply from {exchange.place_name} was cut short"))
+            self._settle(exchange, failures.unreadable(f"the reply from {exchange.origin} was cut short"))
         elif self._is_stale(exchange):
             exchange.is_second_try = True
             self._keeper.try_again(exchange)
         else:
             why = "no byte of it came" if not self._read_bytes else "only a part of its head came"
-            self._settle(exchange, failures.connection_reset(exchange.place_name, why))
+            self._settle(exchange, failures.connection_reset(exchange.origin, why))
 
     def pause_writing(self) -> None:
         self._is_paused = True

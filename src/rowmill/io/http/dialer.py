@@ -1,6 +1,6 @@
-"""Opens connections to one place: name, address, TLS; must not know what they are for.
+"""Opens connections to one origin: name, address, TLS; must not know what they are for.
 
-The one place where faults of connecting become Failures.
+The one module where faults of connecting become Failures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rowmill.core.replies import failures
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rowmill.io.http.origin import Place
+    from rowmill.io.http.origin import Origin
     from rowmill.records import Failure
 
 _REMEMBER_S = 30.0
@@ -28,17 +28,17 @@ ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 
 class Dialer:
-    """Connects to `place`, over TLS where `context` is given; the name is looked up once for many connections.
+    """Connects to `origin`, over TLS where `context` is given; the name is looked up once for many connections.
 
     Several addresses are tried one after the other, each but the last for two seconds; the one that answered
     goes first from then on.
     """
 
-    def __init__(self, place: Place, context: ssl.SSLContext | None, connect_timeout_s: float) -> None:
-        self._place = place
+    def __init__(self, origin: Origin, context: ssl.SSLContext | None, connect_timeout_s: float) -> None:
+        self._origin = origin
         self._context = context
         self._connect_timeout_s = connect_timeout_s
-        self._addresses: list[str] = [place.host] if _is_address(place.host) else []
+        self._addresses: list[str] = [origin.host] if _is_address(origin.host) else []
         self._fresh_until_s = float("inf") if self._addresses else 0.0
         self._looking_up: asyncio.Task[Sequence[str] | OSError | UnicodeError] | None = None
 
@@ -48,18 +48,18 @@ class Dialer:
             async with asyncio.timeout(self._connect_timeout_s):
                 return await self._dial(make)
         except TimeoutError:
-            return failures.unreachable(self._place.name, f"no connection within {self._connect_timeout_s:g} s")
+            return failures.unreachable(self._origin.name, f"no connection within {self._connect_timeout_s:g} s")
         except ssl.SSLCertVerificationError as fault:
-            return failures.untrusted(self._place.name, fault.verify_message)
+            return failures.untrusted(self._origin.name, fault.verify_message)
         except ssl.SSLError as fault:
-            return failures.untrusted(self._place.name, (fault.reason or "no TLS there").replace("_", " ").lower())
+            return failures.untrusted(self._origin.name, (fault.reason or "no TLS there").replace("_", " ").lower())
         except socket.gaierror as fault:
-            return failures.unreachable(self._place.name, f"the name cannot be resolved: {fault.strerror}")
+            return failures.unreachable(self._origin.name, f"the name cannot be resolved: {fault.strerror}")
         except ValueError:
-            return failures.unreachable(self._place.name, "it is not a valid name")
+            return failures.unreachable(self._origin.name, "it is not a valid name")
         except OSError as fault:
             why = os.strerror(fault.errno) if fault.errno else "the connection was lost in the handshake"
-            return failures.unreachable(self._place.name, why)
+            return failures.unreachable(self._origin.name, why)
 
     async def _dial(self, make: Callable[[], ProtocolT]) -> ProtocolT:
         await self._look_up()
@@ -76,9 +76,9 @@ class Dialer:
 
     async def _dial_address(self, address: str, make: Callable[[], ProtocolT]) -> ProtocolT:
         loop = asyncio.get_running_loop()
-        name = self._place.host if self._context is not None else None
+        name = self._origin.host if self._context is not None else None
         _, protocol = await loop.create_connection(
-            make, address, self._place.port, ssl=self._context, server_hostname=name
+            make, address, self._origin.port, ssl=self._context, server_hostname=name
         )
         if address in self._addresses[1:]:
             self._addresses = [address, *(other for other in self._addresses if other != address)]
@@ -101,7 +101,7 @@ class Dialer:
     async def _resolve(self) -> Sequence[str] | OSError | UnicodeError:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(self._place.host, self._place.port, type=socket.SOCK_STREAM)
+            found = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as fault:
             return fault
         return list(dict.fromkeys(str(address[0]) for *_, address in found))

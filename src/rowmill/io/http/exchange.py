@@ -29,7 +29,7 @@ class Exchange(msgspec.Struct, eq=False):
 
     head: bytes
     body: bytes
-    place_name: str
+    origin: str
     timeout_s: float
     deadline_s: float
     future: asyncio.Future[RawReply | Failure]
@@ -39,10 +39,10 @@ class Exchange(msgspec.Struct, eq=False):
     def expire(self) -> None:
         """The deadline has passed."""
         if self.carrier is not None:
-            self.carrier.drop(self, failures.timed_out(self.place_name, self.timeout_s))
+            self.carrier.drop(self, failures.timed_out(self.origin, self.timeout_s))
         elif not self.future.done():
             why = f"no connection within {self.timeout_s:g} s"
-            self.future.set_result(failures.unreachable(self.place_name, why))
+            self.future.set_result(failures.unreachable(self.origin, why))
 
     def abandon(self) -> None:
         """Nobody waits for the reply any more."""

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rowmill.io.http.origin import Place
+    from rowmill.io.http.origin import Origin
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
@@ -54,15 +54,15 @@ class HeaderNames(dict[bytes, str]):
         return lower
 
 
-def request_head(url: str, place: Place, headers: Mapping[str, str]) -> bytes:
+def request_head(url: str, origin: Origin, headers: Mapping[str, str]) -> bytes:
     """The head of a POST up to and with `content-length: `.  Raises ValueError, which never shows a value."""
-    if place.scheme not in ("http", "https") or not place.port or place.host == "?":
+    if origin.scheme not in ("http", "https") or not origin.port or origin.host == "?":
         raise ValueError("it must be http://HOST[:PORT]/... or https://HOST[:PORT]/...")
     parts = urlsplit(url)
     target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_AS_THEY_ARE)
-    default_port = 443 if place.scheme == "https" else 80
+    default_port = 443 if origin.scheme == "https" else 80
     fields = {
-        "host": _ascii_host(place) if place.port == default_port else f"{_ascii_host(place)}:{place.port}",
+        "host": _ascii_host(origin) if origin.port == default_port else f"{_ascii_host(origin)}:{origin.port}",
         "user-agent": "rowmill",
         "accept": "*/*",
         "accept-encoding": "identity",
@@ -81,6 +81,6 @@ def request_head(url: str, place: Place, headers: Mapping[str, str]) -> bytes:
     return "\r\n".join([*lines, "content-length: "]).encode()
 
 
-def _ascii_host(place: Place) -> str:
-    host = place.host if place.host.isascii() else place.host.encode("idna").decode("ascii")
+def _ascii_host(origin: Origin) -> str:
+    host = origin.host if origin.host.isascii() else origin.host.encode("idna").decode("ascii")
     return f"[{host}]" if ":" in host else host

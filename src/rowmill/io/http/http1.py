@@ -18,15 +18,15 @@ from rowmill.io.http.dialer import Dialer
 from rowmill.io.http.encodings import MAX_REPLY_BYTES
 from rowmill.io.http.exchange import Exchange
 from rowmill.io.http.heads import HeaderNames, request_head
-from rowmill.io.http.origin import place_of
+from rowmill.io.http.origin import origin_of
 from rowmill.io.http.pool import Pool, PoolLimits
 from rowmill.io.http.roots import trusted_roots
-from rowmill.io.http.write_batch import Outbox
+from rowmill.io.http.write_batch import WriteBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rowmill.io.http.origin import Place
+    from rowmill.io.http.origin import Origin
     from rowmill.records import Failure, RawReply
 
 _REMEMBERED = 64  # distinct pairs of URL and headers; a run has a few
@@ -37,13 +37,13 @@ class _Route(NamedTuple):
 
     headers: Mapping[str, str]
     head: bytes
-    place_name: str
+    origin: str
     pool: Pool
     new_future: Callable[[], asyncio.Future[RawReply | Failure]]
 
 
 class DirectTransport:
-    """A pool of connections an origin.  Lives on one loop.  Header mappings given to `send` must not change later.
+    """A pool of connections for each origin.  Lives on one loop.  Header mappings given to `send` must not change later.
 
     Redirects are not followed, cookies not kept.  Raises JobError for a bad `ca_file`.
     """
@@ -66,7 +66,7 @@ class DirectTransport:
         self._header_names = HeaderNames()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadlines: Deadlines
-        self._outbox: Outbox
+        self._write_batch: WriteBatch
         self._is_closed = False
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
@@ -76,12 +76,12 @@ class DirectTransport:
             try:
                 route = self._open_route(url, headers)
             except ValueError as fault:
-                return failures.unreachable(place_of(url).name, f"the address or a header is not valid: {fault}")
+                return failures.unreachable(origin_of(url).name, f"the URL or a header is not valid: {fault}")
         if self._is_closed:
-            return failures.unreachable(route.place_name, "the transport is closed")
+            return failures.unreachable(route.origin, "the transport is closed")
         deadline_s = perf_counter() + timeout_s
         self._deadlines.watch(deadline_s)
-        exchange = Exchange(route.head, body, route.place_name, timeout_s, deadline_s, route.new_future())
+        exchange = Exchange(route.head, body, route.origin, timeout_s, deadline_s, route.new_future())
         try:
             route.pool.submit(exchange)
             return await exchange.future
@@ -110,28 +110,28 @@ class DirectTransport:
             yield from pool.exchanges()
 
     def _open_route(self, url: str, headers: Mapping[str, str]) -> _Route:
-        """Raises ValueError for an address or a header that cannot be sent."""
+        """Raises ValueError for a URL or a header that cannot be sent."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._deadlines = Deadlines(self._loop, self._in_flight)
-            self._outbox = Outbox(self._loop)
-        place = place_of(url)
-        head = request_head(url, place, headers)
+            self._write_batch = WriteBatch(self._loop)
+        origin = origin_of(url)
+        head = request_head(url, origin, headers)
         if len(self._routes) >= _REMEMBERED:
             self._routes.clear()
         # The mapping is kept so that its id stays its own.
-        route = _Route(headers, head, place.name, self._pool(place, self._loop), self._loop.create_future)
+        route = _Route(headers, head, origin.name, self._pool(origin, self._loop), self._loop.create_future)
         self._routes[url, id(headers)] = route
         return route
 
-    def _pool(self, place: Place, loop: asyncio.AbstractEventLoop) -> Pool:
-        origin = (place.scheme, place.host, place.port)
-        pool = self._pools.get(origin)
+    def _pool(self, origin: Origin, loop: asyncio.AbstractEventLoop) -> Pool:
+        key = (origin.scheme, origin.host, origin.port)
+        pool = self._pools.get(key)
         if pool is None:
-            if place.scheme == "https":
+            if origin.scheme == "https":
                 self.prepare_tls()
-            dialer = Dialer(place, self._context if place.scheme == "https" else None, self._limits.connect_timeout_s)
-            pool = self._pools[origin] = Pool(dialer, self._limits, self._header_names, self._outbox, loop)
+            dialer = Dialer(origin, self._context if origin.scheme == "https" else None, self._limits.connect_timeout_s)
+            pool = self._pools[key] = Pool(dialer, self._limits, self._header_names, self._write_batch, loop)
         return pool
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """`name` is host:port, fit to show; `port` is 0 where the URL is not valid."""
 
     scheme: str
@@ -17,19 +17,19 @@ class Place(NamedTuple):
     is_loopback: bool
 
 
-def place_of(url: str) -> Place:
+def origin_of(url: str) -> Origin:
     """Where `url` leads; never raises."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or "?"
     except ValueError:
-        return Place("", "?", 0, "?:0", False)
+        return Origin("", "?", 0, "?:0", False)
     try:
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         port = 0
     shown = f"[{host}]" if ":" in host else host
-    return Place(parts.scheme, host, port, f"{shown}:{port}", _is_loopback(host))
+    return Origin(parts.scheme, host, port, f"{shown}:{port}", _is_loopback(host))
 
 
 def _is_loopback(host: str) -> bool:

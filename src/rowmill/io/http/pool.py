@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rowmill.io.http.dialer import Dialer
     from rowmill.io.http.exchange import Exchange
-    from rowmill.io.http.write_batch import Outbox
+    from rowmill.io.http.write_batch import WriteBatch
 
 MOST_DIALLING = 100
 
@@ -48,12 +48,12 @@ class Pool:
         dialer: Dialer,
         limits: PoolLimits,
         header_names: Mapping[bytes, str],
-        outbox: Outbox,
+        write_batch: WriteBatch,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.header_names = header_names
         self.known_heads = KnownHeads()
-        self.outbox = outbox
+        self.write_batch = write_batch
         self.max_reply_bytes = limits.max_reply_bytes
         self._dialer = dialer
         self._limits = limits
@@ -92,7 +92,7 @@ class Pool:
             await asyncio.wait(dialling)
         await self._dialer.close()
         while (exchange := self._next_queued()) is not None:
-            exchange.future.set_result(failures.unreachable(exchange.place_name, "it was given up"))
+            exchange.future.set_result(failures.unreachable(exchange.origin, "it was given up"))
         for connection in list(self._connections):
             connection.close()
         if self._connections:
@@ -132,7 +132,7 @@ class Pool:
         """See `connection.Keeper`.  Other idle connections may be as stale, so it waits for a fresh one."""
         if self._all_lost is not None:
             why = "it was given up"
-            exchange.future.set_result(failures.connection_reset(exchange.place_name, why))
+            exchange.future.set_result(failures.connection_reset(exchange.origin, why))
             return
         self._queue.appendleft(exchange)
         self._open_more()

@@ -1,4 +1,4 @@
-"""Reads from the environment whether a proxy stands before a place; must not know how to talk to one."""
+"""Reads from the environment whether a proxy stands before an origin; must not know how to talk to one."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rowmill.io.http.origin import Place
+    from rowmill.io.http.origin import Origin
 
 
-def goes_through_a_proxy(place: Place, environment: Mapping[str, str]) -> bool:
+def goes_through_a_proxy(origin: Origin, environment: Mapping[str, str]) -> bool:
     """By HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY, in either case; the loopback never does."""
-    if place.is_loopback:
+    if origin.is_loopback:
         return False
-    named = _first(environment, f"{place.scheme}_proxy") or _first(environment, "all_proxy")
+    named = _first(environment, f"{origin.scheme}_proxy") or _first(environment, "all_proxy")
     if not named:
         return False
     exempt = (_first(environment, "no_proxy") or "").split(",")
-    return not any(_covers(entry.strip().lower(), place.host) for entry in exempt)
+    return not any(_covers(entry.strip().lower(), origin.host) for entry in exempt)
 
 
 def _first(environment: Mapping[str, str], name: str) -> str | None:

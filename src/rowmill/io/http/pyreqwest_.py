@@ -1,4 +1,4 @@
-"""The transport over `pyreqwest` (hyper and rustls); the one place where its exceptions are known.
+"""The transport over `pyreqwest` (hyper and rustls); the one module where its exceptions are known.
 
 What hyper does by itself: a pooled connection that the server has closed before the request was written is
 replaced silently.  When the close crosses the request on its way, hyper gives up, and the error does not say
@@ -23,7 +23,7 @@ from pyreqwest.http import HeaderMap
 from rowmill.core.replies import failures
 from rowmill.errors import JobError
 from rowmill.io.http.encodings import MAX_REPLY_BYTES
-from rowmill.io.http.origin import place_of
+from rowmill.io.http.origin import origin_of
 from rowmill.io.http.roots import trusted_roots
 from rowmill.records import Failure, RawReply
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyreqwest.response import Response
 
-    from rowmill.io.http.origin import Place
+    from rowmill.io.http.origin import Origin
 
 _STALE_WITHIN_S = 1.0
 _IDLE_S = 30.0
@@ -81,22 +81,22 @@ class PyreqwestTransport:
         self._connect_timeout_s = connect_timeout_s
         self._max_reply_bytes = max_reply_bytes
         self._header_maps: dict[int, tuple[Mapping[str, str], HeaderMap]] = {}
-        self._places: dict[str, Place] = {}
+        self._origins: dict[str, Origin] = {}
         self._answered: set[str] = set()
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawReply | Failure:
         """See `ports.Transport`."""
-        place = self._places.get(url) or self._remember_place(url)
+        origin = self._origins.get(url) or self._remember_origin(url)
         started_s = perf_counter()
-        got = await self._attempt(url, place, headers, body, timeout_s)
+        got = await self._attempt(url, origin, headers, body, timeout_s)
         if not isinstance(got, exceptions.PyreqwestError | ValueError):
             return got
         lost_after_s = perf_counter() - started_s
-        if place.name in self._answered and lost_after_s < _STALE_WITHIN_S and _is_lost_after_sending(got):
-            got = await self._attempt(url, place, headers, body, timeout_s - lost_after_s)
+        if origin.name in self._answered and lost_after_s < _STALE_WITHIN_S and _is_lost_after_sending(got):
+            got = await self._attempt(url, origin, headers, body, timeout_s - lost_after_s)
             if not isinstance(got, exceptions.PyreqwestError | ValueError):
                 return got
-        return failure_from(got, place.name, timeout_s, self._connect_timeout_s)
+        return failure_from(got, origin.name, timeout_s, self._connect_timeout_s)
 
     async def close(self) -> None:
         """Closes all connections; requests in flight fail."""
@@ -104,9 +104,9 @@ class PyreqwestTransport:
         await self._direct.close()
 
     async def _attempt(
-        self, url: str, place: Place, headers: Mapping[str, str], body: bytes, timeout_s: float
+        self, url: str, origin: Origin, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> RawReply | Failure | exceptions.PyreqwestError | ValueError:
-        client = self._direct if place.is_loopback else self._proxied
+        client = self._direct if origin.is_loopback else self._proxied
         started_s = perf_counter()
         try:
             request = (
@@ -117,7 +117,7 @@ class PyreqwestTransport:
                 .build_streamed()
             )
             async with request as response:
-                self._answered.add(place.name)
+                self._answered.add(origin.name)
                 content = await self._body(response)
                 if content is None:
                     limit_mb = self._max_reply_bytes / 1e6
@@ -153,11 +153,11 @@ class PyreqwestTransport:
         self._header_maps[id(headers)] = (headers, made)
         return made
 
-    def _remember_place(self, url: str) -> Place:
-        if len(self._places) >= _REMEMBERED:
-            self._places.clear()
-        self._places[url] = place = place_of(url)
-        return place
+    def _remember_origin(self, url: str) -> Origin:
+        if len(self._origins) >= _REMEMBERED:
+            self._origins.clear()
+        self._origins[url] = origin = origin_of(url)
+        return origin
 
 
 def _plain_headers(headers: HeaderMap) -> dict[str, str]:
@@ -177,38 +177,38 @@ def _plain_headers(headers: HeaderMap) -> dict[str, str]:
 
 
 def failure_from(
-    fault: exceptions.PyreqwestError | ValueError, place: str, timeout_s: float, connect_timeout_s: float
+    fault: exceptions.PyreqwestError | ValueError, origin: str, timeout_s: float, connect_timeout_s: float
 ) -> Failure:
     """The Failure that a foreign exception stands for; only its last cause is shown, as others hold URLs."""
     if not isinstance(fault, exceptions.PyreqwestError):
-        return failures.unreachable(place, f"the address or a header is not valid: {fault}")
+        return failures.unreachable(origin, f"the URL or a header is not valid: {fault}")
     stage = next(iter(_MAP[kind] for kind in type(fault).__mro__ if kind in _MAP))
-    return stage(fault, place, timeout_s, connect_timeout_s)
+    return stage(fault, origin, timeout_s, connect_timeout_s)
 
 
-def _timed_out(fault: Exception, place: str, timeout_s: float, connect_timeout_s: float) -> Failure:
+def _timed_out(fault: Exception, origin: str, timeout_s: float, connect_timeout_s: float) -> Failure:
     if _in_connecting(fault):
-        return failures.unreachable(place, f"no connection within {connect_timeout_s:g} s")
-    return failures.timed_out(place, timeout_s)
+        return failures.unreachable(origin, f"no connection within {connect_timeout_s:g} s")
+    return failures.timed_out(origin, timeout_s)
 
 
-def _network(fault: Exception, place: str, timeout_s: float, connect_timeout_s: float) -> Failure:
+def _network(fault: Exception, origin: str, timeout_s: float, connect_timeout_s: float) -> Failure:
     if not _in_connecting(fault):
-        return failures.connection_reset(place, _last_cause(fault))
+        return failures.connection_reset(origin, _last_cause(fault))
     why = _last_cause(fault)
     if "CaUsedAsEndEntity" in why:
-        return failures.untrusted(place, "its own certificate is marked as a CA's; make it with CA:FALSE")
+        return failures.untrusted(origin, "its own certificate is marked as a CA's; make it with CA:FALSE")
     if any(word in why for word in _TLS_WORDS):
-        return failures.untrusted(place, why)
-    return failures.unreachable(place, why)
+        return failures.untrusted(origin, why)
+    return failures.unreachable(origin, why)
 
 
-def _broken_body(fault: Exception, place: str, timeout_s: float, connect_timeout_s: float) -> Failure:
-    return failures.unreadable(f"the reply from {place} was cut short or garbled: {_last_cause(fault)}")
+def _broken_body(fault: Exception, origin: str, timeout_s: float, connect_timeout_s: float) -> Failure:
+    return failures.unreadable(f"the reply from {origin} was cut short or garbled: {_last_cause(fault)}")
 
 
-def _unsendable(fault: Exception, place: str, timeout_s: float, connect_timeout_s: float) -> Failure:
-    return failures.unreachable(place, _last_cause(fault))
+def _unsendable(fault: Exception, origin: str, timeout_s: float, connect_timeout_s: float) -> Failure:
+    return failures.unreachable(origin, _last_cause(fault))
 
 
 _TLS_WORDS = ("certificate", "corrupt message", "fatal alert", "peer is incompatible", "peer misbehaved")

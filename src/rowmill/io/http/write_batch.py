@@ -15,8 +15,8 @@ class Sender(Protocol):
         """Sends it, unless it is no longer wanted.  Must not raise."""
 
 
-class Outbox:
-    """Who has something to send is asked for it at the loop's next turn, all one right after the other.
+class WriteBatch:
+    """Connections that have a request to send: all are flushed at the next turn of the loop, one right after the other.
 
     One by one, with work between them, each send would wake the server up, which costs as much as the send itself.
     """
