@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 from tests.postgresql import running_server
 
-from rowmill.core.names.databases import Target, address
+from rowmill.core.names.databases import Target, database_url
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.io.sinks import create_table_sink
@@ -58,10 +58,10 @@ def measured(what: str) -> Iterator[None]:
 
 def measure(url: str) -> None:
     """Out by create and by an upsert over all rows, in again."""
-    kind = address(url).kind
+    kind = database_url(url).kind
     columns = OutputColumns(("id", "text", "price", "written", "kept"), (AnswerColumn("label", "string"),))
     stored = list(chunks())
-    for target in (Target(address(url), "bench"), Target(address(url), "bench", "upsert", "id")):
+    for target in (Target(database_url(url), "bench"), Target(database_url(url), "bench", "upsert", "id")):
         with measured(f"{kind} out, {target.mode}"):
             sink = create_table_sink(target, columns, lambda: stored)
             for chunk in stored:
@@ -71,7 +71,7 @@ def measure(url: str) -> None:
                 sink.write(Batch(chunk, outcomes, columns))
             sink.commit()
     with measured(f"{kind} in"):
-        assert sum(map(len, open_database(address(url), None, "bench").chunks())) == ROWS
+        assert sum(map(len, open_database(database_url(url), None, "bench").chunks())) == ROWS
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.core.names.databases import address
+from rowmill.core.names.databases import database_url
 from rowmill.io.drivers.postgresql import PostgresqlConnection
 
 PASSWORD = "correct-horse-battery"
@@ -46,13 +46,13 @@ class Server:
         self._call("pg_ctl", "-D", "data", "-m", "immediate", "-s", "stop")
 
     def sql(self, *statements: str) -> None:
-        with PostgresqlConnection(address(self.url)) as connection:
+        with PostgresqlConnection(database_url(self.url)) as connection:
             for statement in statements:
                 connection.execute(statement)
             connection.commit()
 
     def rows(self, query: str) -> Sequence[tuple[Any, ...]]:
-        with PostgresqlConnection(address(self.url)) as connection:
+        with PostgresqlConnection(database_url(self.url)) as connection:
             return connection.rows(query)
 
     def value(self, query: str) -> Any:
@@ -71,7 +71,7 @@ class Server:
     @contextmanager
     def locked(self, table: str) -> Iterator[None]:
         """Keeps everybody else from the table."""
-        with PostgresqlConnection(address(self.url)) as connection:
+        with PostgresqlConnection(database_url(self.url)) as connection:
             connection.execute("SET application_name = 'holder'")
             connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             yield

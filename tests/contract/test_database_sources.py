@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from rowmill.core.names.databases import address
+from rowmill.core.names.databases import database_url
 from rowmill.core.rows.chunks import decode
 from rowmill.errors import JobError, SourceError
 from rowmill.io.sources import open_database
@@ -35,7 +35,7 @@ def rows_of(source: Source) -> list[dict[str, Any]]:
 
 
 def one(url: str, expression: str) -> Any:
-    [row] = rows_of(open_database(address(url), f"SELECT {expression} AS v", None))
+    [row] = rows_of(open_database(database_url(url), f"SELECT {expression} AS v", None))
     return row["v"]
 
 
@@ -88,24 +88,24 @@ def test_values_of_postgresql_come_as_they_are(postgresql: Server, expression: s
 )
 def test_what_postgresql_cannot_give_exactly_is_refused_by_name(postgresql: Server, query: str, words: str) -> None:
     with pytest.raises(SourceError) as refused:
-        rows_of(open_database(address(postgresql.url), query, None))
+        rows_of(open_database(database_url(postgresql.url), query, None))
     assert words in str(refused.value)
 
 
 def test_a_query_changes_nothing(postgresql: Server) -> None:
     postgresql.sql("CREATE SEQUENCE IF NOT EXISTS tickets")
     with pytest.raises(SourceError, match="read-only transaction"):
-        rows_of(open_database(address(postgresql.url), "SELECT nextval('tickets')", None))
+        rows_of(open_database(database_url(postgresql.url), "SELECT nextval('tickets')", None))
 
 
 def test_a_query_may_end_as_people_end_it(postgresql: Server) -> None:
-    source = open_database(address(postgresql.url), "SELECT 1 AS a -- one\n ; ", None)
+    source = open_database(database_url(postgresql.url), "SELECT 1 AS a -- one\n ; ", None)
     assert rows_of(source) == [{"a": 1}]
 
 
 def test_rows_before_an_error_come_before_it(postgresql: Server) -> None:
     query = "SELECT 1 / (20000 - n) AS v, repeat('x', 100) AS text FROM generate_series(0, 30000) AS n"
-    chunks = open_database(address(postgresql.url), query, None).chunks()
+    chunks = open_database(database_url(postgresql.url), query, None).chunks()
     came: list[int] = []
     with pytest.raises(SourceError, match=r"broke off after \d\d,\d\d\d rows: division by zero"):
         came.extend(map(len, chunks))
@@ -114,7 +114,7 @@ def test_rows_before_an_error_come_before_it(postgresql: Server) -> None:
 
 def test_large_rows_come_in_small_chunks(postgresql: Server) -> None:
     query = "SELECT n, repeat('x', 1000000) AS text FROM generate_series(1, 12) AS n"
-    chunks = list(open_database(address(postgresql.url), query, None).chunks())
+    chunks = list(open_database(database_url(postgresql.url), query, None).chunks())
     assert [row["n"] for chunk in chunks for row in chunk.records()] == list(range(1, 13))
     assert max(map(len, chunks)) <= 5
 
@@ -131,14 +131,14 @@ def test_large_rows_come_in_small_chunks(postgresql: Server) -> None:
 )
 def test_a_database_that_is_not_there_is_a_source_error(url: str, words: str) -> None:
     with pytest.raises(SourceError, match="cannot be read") as refused:
-        open_database(address(url), "SELECT 1", None).columns()
+        open_database(database_url(url), "SELECT 1", None).columns()
     assert words in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
 
 def test_a_wrong_password_says_where_one_comes_from(postgresql: Server) -> None:
     with pytest.raises(SourceError, match="PGPASSWORD"):
-        open_database(address(postgresql.locked_url), "SELECT 1", None).columns()
+        open_database(database_url(postgresql.locked_url), "SELECT 1", None).columns()
 
 
 def test_any_cell_of_sqlite_may_hold_any_kind(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_any_cell_of_sqlite_may_hold_any_kind(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE t (v)")
         cells = [1, "1", 1.5, b"\x00", None, float("inf"), -(2**63), "a\0b"]
         connection.executemany("INSERT INTO t VALUES (?)", [(cell,) for cell in cells])
-    found = [row["v"] for row in rows_of(open_database(address(f"sqlite:///{tmp_path}/a.db"), None, "t"))]
+    found = [row["v"] for row in rows_of(open_database(database_url(f"sqlite:///{tmp_path}/a.db"), None, "t"))]
     assert found == cells
     assert list(map(type, found)) == list(map(type, cells))
 
@@ -155,7 +155,7 @@ def test_a_text_of_sqlite_that_is_none_is_a_row_that_fails(tmp_path: Path) -> No
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("CREATE TABLE t (id INTEGER, v TEXT)")
         connection.execute("INSERT INTO t VALUES (1, 'good'), (2, CAST(x'ff41' AS TEXT))")
-    [chunk] = open_database(address(f"sqlite:///{tmp_path}/a.db"), None, "t").chunks()
+    [chunk] = open_database(database_url(f"sqlite:///{tmp_path}/a.db"), None, "t").chunks()
     assert list(chunk.records()) == [{"id": 1, "v": "good"}, {}]
     assert "column v is not valid UTF-8" in str(chunk.faults[1])
 
@@ -168,8 +168,8 @@ def test_a_query_that_cannot_be_read_from_changes_nothing(tmp_path: Path, kind: 
         connection.execute("CREATE TABLE t (v INTEGER)")
         connection.execute("INSERT INTO t VALUES (1)")
     with pytest.raises(SourceError):
-        rows_of(open_database(address(f"{kind}:///{path}"), query, None))
-    assert rows_of(open_database(address(f"{kind}:///{path}"), None, "t")) == [{"v": 1}]
+        rows_of(open_database(database_url(f"{kind}:///{path}"), query, None))
+    assert rows_of(open_database(database_url(f"{kind}:///{path}"), None, "t")) == [{"v": 1}]
 
 
 DUCKDB = {
@@ -214,5 +214,5 @@ def test_a_library_that_is_not_installed_is_named_with_its_command(
     (tmp_path / "a.db").touch()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(SourceError) as refused:
-        open_database(address(url), "SELECT 1", None).columns()
+        open_database(database_url(url), "SELECT 1", None).columns()
     assert f"pip install '{extra}'" in str(refused.value)

@@ -126,7 +126,7 @@ def test_a_bucket_that_has_gone_is_told_and_nothing_is_left(bucket: Bucket, here
     [
         ("s3://no-such-bucket/out.csv", "there is no bucket no-such-bucket"),
         ("s3://no-such-bucket", "it names a bucket and no file in it"),
-        ("https://host/out.csv", "a web address can be read and not written"),
+        ("https://host/out.csv", "a web page can be read and not written"),
         ("nope://host/out.csv", "no kind of address that fsspec knows"),
     ],
 )

@@ -20,7 +20,7 @@ import xlsxwriter
 import zstandard
 from tests.elsewhere import Bucket, WebPages, serving
 
-from rowmill.core.names.databases import address
+from rowmill.core.names.databases import database_url
 from rowmill.core.rows.chunks import ObjectChunk, decode, row_keys
 from rowmill.errors import SourceError
 from rowmill.io.sources import open_database, open_source
@@ -113,7 +113,7 @@ def open_filled(kind: str, folder: Path, request: pytest.FixtureRequest) -> Sour
         url = fill_postgresql(request.getfixturevalue("postgresql"))
     else:
         url = fill_sqlite(folder) if kind == "sqlite" else fill_duckdb(folder)
-    return open_database(address(url), None, "rows_to_read")
+    return open_database(database_url(url), None, "rows_to_read")
 
 
 Given = tuple[Source, list[dict[str, str]]]

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rowmill.core.names.databases import Mark, Mode, Target, address
+from rowmill.core.names.databases import Mode, Target, WriteReceipt, database_url
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns
 from rowmill.errors import OutputError
@@ -40,7 +40,7 @@ class Database:
     table: str = field(default_factory=lambda: f"t{next(NUMBERS)}")
 
     def target(self, mode: Mode = "create", id: str | None = None) -> Target:
-        return Target(address(self.url), self.table, mode, id)
+        return Target(database_url(self.url), self.table, mode, id)
 
     def sink(self, columns: dict[str, Any], target: Target, label: str = "good", **options: Any) -> Sink:
         """A sink that has been given all the rows."""
@@ -55,14 +55,14 @@ class Database:
         self.sink(columns, self.target(mode, id), label).commit()
 
     def read(self) -> list[dict[str, Any]]:
-        source = open_database(address(self.url), f"SELECT * FROM {self.target().table.quoted} ORDER BY 1", None)
+        source = open_database(database_url(self.url), f"SELECT * FROM {self.target().table.quoted} ORDER BY 1", None)
         return [row for chunk in source.chunks() for row in chunk.records()]
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.read()]
 
     def execute(self, *statements: str) -> None:
-        dialect = connected(address(self.url))
+        dialect = connected(database_url(self.url))
         dialect.make_stage("a INTEGER")
         dialect.begin()
         for statement in statements:
@@ -110,7 +110,7 @@ def test_many_rows_come_through_in_several_loads(database: Database) -> None:
 
 def test_nothing_is_visible_before_the_commit(database: Database) -> None:
     sink = database.sink(ROWS, database.target())
-    if database.target().address.kind != "duckdb":  # which lets only one in
+    if database.target().url.kind != "duckdb":  # which lets only one in
         assert not database.is_there()
     sink.commit()
     assert database.is_there()
@@ -225,51 +225,51 @@ def test_odd_names_are_names(database: Database) -> None:
 
 
 def test_a_run_writes_its_own_table_again(database: Database) -> None:
-    marks: list[Mark] = []
-    database.sink(ROWS, database.target(), remember=marks.append).commit()
-    database.sink(ROWS, database.target(), "better", marks=marks).commit()
+    receipts: list[WriteReceipt] = []
+    database.sink(ROWS, database.target(), remember=receipts.append).commit()
+    database.sink(ROWS, database.target(), "better", receipts=receipts).commit()
     assert database.column("label") == ["better"] * 3
 
 
 def test_a_run_does_not_write_over_what_others_have_changed_in_its_table(database: Database) -> None:
-    marks: list[Mark] = []
-    database.sink(ROWS, database.target(), remember=marks.append).commit()
+    receipts: list[WriteReceipt] = []
+    database.sink(ROWS, database.target(), remember=receipts.append).commit()
     database.execute(f"DELETE FROM {database.table} WHERE id = 1")
     with pytest.raises(OutputError, match="exists"):
-        database.sink(ROWS, database.target(), "better", marks=marks).commit()
+        database.sink(ROWS, database.target(), "better", receipts=receipts).commit()
     assert database.column("label") == ["good"] * 2
 
 
 def test_a_run_that_was_killed_over_its_commit_does_not_append_twice(database: Database) -> None:
     database.execute(f"CREATE TABLE {database.table} (id INTEGER)", f"INSERT INTO {database.table} VALUES (9)")
-    marks: list[Mark] = []
-    database.sink(ROWS, database.target("append"), remember=marks.append).commit()
-    assert not marks[0].settled
-    database.sink(ROWS, database.target("append"), marks=marks).commit()
+    receipts: list[WriteReceipt] = []
+    database.sink(ROWS, database.target("append"), remember=receipts.append).commit()
+    assert not receipts[0].settled
+    database.sink(ROWS, database.target("append"), receipts=receipts).commit()
     assert database.column("id") == [1, 2, 3, 9]
 
 
 def test_a_run_that_was_killed_before_its_commit_appends(database: Database) -> None:
     database.execute(f"CREATE TABLE {database.table} (id INTEGER)")
-    marks: list[Mark] = []
+    receipts: list[WriteReceipt] = []
 
-    def killed(mark: Mark) -> None:
-        marks.append(mark)
+    def killed(receipt: WriteReceipt) -> None:
+        receipts.append(receipt)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         database.sink(ROWS, database.target("append"), remember=killed).commit()
     assert database.column("id") == []
-    database.sink(ROWS, database.target("append"), marks=marks).commit()
+    database.sink(ROWS, database.target("append"), receipts=receipts).commit()
     assert database.column("id") == [1, 2, 3]
 
 
 def test_a_run_whose_rows_have_changed_is_not_appended_again(database: Database) -> None:
     database.execute(f"CREATE TABLE {database.table} (id INTEGER)")
     database.write(ROWS, "append")
-    mark = Mark(str(address(database.url)), database.table, "append", (), 3, 0, settled=True)
+    receipt = WriteReceipt(str(database_url(database.url)), database.table, "append", (), 3, 0, settled=True)
     with pytest.raises(OutputError, match="would double them"):
-        database.sink(ROWS, database.target("append"), marks=[mark]).commit()
+        database.sink(ROWS, database.target("append"), receipts=[receipt]).commit()
     assert len(database.read()) == 3
 
 
@@ -326,7 +326,7 @@ def test_values_come_back_as_they_were(database: Database, kind: str) -> None:
     array, otherwise = TYPES[kind]
     database.write({"id": list(range(len(array))), "value": array})
     found = database.column("value")
-    expected = otherwise.get(database.target().address.kind, array.to_pylist())
+    expected = otherwise.get(database.target().url.kind, array.to_pylist())
     assert found == expected
     assert list(map(type, found)) == list(map(type, expected))
 
@@ -334,13 +334,13 @@ def test_values_come_back_as_they_were(database: Database, kind: str) -> None:
 def test_a_nan_is_kept_or_null(database: Database) -> None:
     database.write({"id": [0], "value": [float("nan")]})
     [found] = database.column("value")
-    assert found is None if database.target().address.kind == "sqlite" else found != found
+    assert found is None if database.target().url.kind == "sqlite" else found != found
 
 
 def test_a_nul_sign_does_not_stop_an_output(database: Database) -> None:
     database.write({"id": [0], "value": ["a\0b"], "list": [["\0"]], "nested": [{"\0k": "\0v"}]})
     [row] = database.read()
-    stand_in = "\N{REPLACEMENT CHARACTER}" if database.target().address.kind == "postgresql" else "\0"
+    stand_in = "\N{REPLACEMENT CHARACTER}" if database.target().url.kind == "postgresql" else "\0"
     assert row["value"] == f"a{stand_in}b"
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from rowmill.core.names.databases import (
-    Address,
+    DatabaseUrl,
     Target,
-    address,
+    database_url,
     in_folder,
     is_database,
     make_target,
@@ -43,13 +43,13 @@ ASKED = {"prompt": "{{ text }}", "model": "vllm/m"}
     ],
 )
 def test_an_address_as_text_holds_no_password(given: str, text: str) -> None:
-    made = address(given)
+    made = database_url(given)
     assert (str(made), f"{made}", repr(made)) == (text, text, repr(text))
     assert made.connection_url({"SECRET": "x"}).replace(":x@", ":$SECRET@") == given
 
 
 def test_a_password_may_be_a_variables() -> None:
-    made = address("postgresql://me:${DB_PASSWORD}@h/shop")
+    made = database_url("postgresql://me:${DB_PASSWORD}@h/shop")
     assert made.connection_url({"DB_PASSWORD": "a/b@c"}) == "postgresql://me:a%2Fb%40c@h/shop"
     with pytest.raises(KeyError, match="DB_PASSWORD"):
         made.connection_url({})
@@ -59,7 +59,7 @@ def test_a_password_may_be_a_variables() -> None:
     "url", ["postgresql://me:p%40ss@h/d", "postgresql://me:$P@h/d", "postgresql://h/d?password=p%40ss"]
 )
 def test_what_a_driver_says_is_shown_without_the_password(url: str) -> None:
-    assert address(url).redact("it is p@ss or so", {"P": "p@ss"}) == "it is *** or so"
+    assert database_url(url).redact("it is p@ss or so", {"P": "p@ss"}) == "it is *** or so"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_a_driver_says_is_shown_without_the_password(url: str) -> None:
 )
 def test_what_leads_to_no_database_is_refused_without_being_repeated(url: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as refused:
-        address(url)
+        database_url(url)
     assert url not in str(refused.value)
 
 
@@ -113,7 +113,7 @@ def test_a_quoted_name_cannot_leave_its_quotes() -> None:
     ],
 )
 def test_the_run_file_of_a_table_is_named_after_it(url: str, name: str, stem: str) -> None:
-    assert Target(address(url), name).stem() == stem
+    assert Target(database_url(url), name).stem() == stem
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_target_that_is_not_whole_is_refused(
     table_name: str | None, mode: str | None, id: str | None, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        make_target(address(DATABASE), table_name, mode, id)
+        make_target(database_url(DATABASE), table_name, mode, id)
 
 
 def test_names_that_a_database_would_change_are_faults() -> None:
@@ -151,7 +151,7 @@ def job(**options: Any) -> Job:
 def test_a_job_keeps_its_passwords_to_itself() -> None:
     made = job(source=DATABASE, query="SELECT 1", output=DATABASE, table="t")
     assert "s3cret" not in f"{made!r}{made.to_json()!r}{made.run_file_path}"
-    assert isinstance(made.output, Address)
+    assert isinstance(made.output, DatabaseUrl)
     assert made.output.connection_url({}) == DATABASE
     assert Job.from_json(made.to_json()) == made
 
@@ -160,7 +160,7 @@ def test_a_stored_job_takes_the_password_that_is_given_again() -> None:
     stored = Job.from_json(job(source="in.csv", output=DATABASE, table="t").to_json())
     made = apply_overrides(stored, {"output": DATABASE})
     assert made.target is not None
-    assert made.target.address.connection_url({}) == DATABASE
+    assert made.target.url.connection_url({}) == DATABASE
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_file_of_a_job_files_database_is_in_its_folder(tmp_path: Path) -> None
     text["endpoints"] = [{"model": text.pop("model")}]  # type: ignore[assignment]
     path.write_text(json.dumps(text))
     made = load_job(str(path), {})
-    assert isinstance(made.source, Address)
+    assert isinstance(made.source, DatabaseUrl)
     assert made.source.path == f"{tmp_path}/in.db"
     assert made.output == "duckdb:////abs.db"
     assert in_folder("sqlite:///a.db", "") == "sqlite:///a.db"

@@ -76,7 +76,7 @@ def not_blank(text: str) -> str:
 def source(text: str) -> str:
     if text.startswith(DATABASES):
         raise wrong(refusal("such a database as the source"))
-    return _database(text) if databases.is_database(text) else not_blank(_address(text))
+    return _database(text) if databases.is_database(text) else not_blank(_database_url(text))
 
 
 def output(text: str) -> str:
@@ -85,18 +85,18 @@ def output(text: str) -> str:
     if text == "-":
         raise wrong("must be a file: the run file stands beside it")
     if is_web(text):
-        raise wrong("a web address can be read and not written")
-    return _database(text) if databases.is_database(text) else not_blank(_address(text))
+        raise wrong("a web page can be read and not written")
+    return _database(text) if databases.is_database(text) else not_blank(_database_url(text))
 
 
 def _database(text: str) -> str:
     try:
-        return text if isinstance(text, databases.Address) else databases.address(text)
+        return text if isinstance(text, databases.DatabaseUrl) else databases.database_url(text)
     except ValueError as error:
         raise wrong(str(error)) from None
 
 
-def _address(text: str) -> str:
+def _database_url(text: str) -> str:
     found = held_secret(text)
     if found is not None:
         raise wrong(f"must not hold {found}; the libraries that read it take keys from the environment")
@@ -115,7 +115,7 @@ def database_key(name: str, value: Any, seen: Mapping[str, Any]) -> None:
     """Refuses a key that does not fit the kinds of source and output; `seen` are the keys before it."""
     if not {"source", "output"} <= seen.keys():
         return  # they are wrong themselves
-    reads, writes = (isinstance(seen[end], databases.Address) for end in ("source", "output"))
+    reads, writes = (isinstance(seen[end], databases.DatabaseUrl) for end in ("source", "output"))
     given = value not in (None, "create")
     match name:
         case "query" if given and not reads:

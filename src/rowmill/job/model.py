@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from rowmill.core.names.databases import Address, Mode, Target
+from rowmill.core.names.databases import DatabaseUrl, Mode, Target
 from rowmill.core.names.files import default_run_file, is_remote, leaf
 from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
@@ -273,7 +273,7 @@ class Job(_Part):
     @property
     def target(self) -> Target | None:
         """The table that the output goes to; None where it is a file."""
-        if not isinstance(self.output, Address) or self.table is None:
+        if not isinstance(self.output, DatabaseUrl) or self.table is None:
             return None
         return Target(self.output, self.table, self.mode, self.id)
 
@@ -345,7 +345,7 @@ def default_output(source: str) -> str:
     Beside a source elsewhere nothing is written: then it goes into the current folder.
     """
     stem = leaf(source) if is_remote(source) else source
-    if source == "-" or isinstance(source, Address) or not stem or any(sign in stem for sign in "*?["):
+    if source == "-" or isinstance(source, DatabaseUrl) or not stem or any(sign in stem for sign in "*?["):
         raise PydanticCustomError("output", "missing; name the output with -o/--output")
     for endings in (checks.COMPRESSED, checks.READABLE):
         stem = next((stem[: -len(ending)] for ending in endings if stem.lower().endswith(ending)), stem)

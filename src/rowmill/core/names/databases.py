@@ -1,4 +1,4 @@
-"""Owns how a database, a table and a place for rows are named; must not know any driver, and never shows a password."""
+"""Owns how a database, a table and the target of an output are named; must not know any driver, and never shows a password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PART = re.compile(r'"((?:[^"]|"")+)"|([^."]+)')
 _LIKE_DATABASES = re.compile(r"(?i)^(postgres(ql)?|sqlite|duckdb)\b[^/]*:/")
 
 
-class Address(str):
+class DatabaseUrl(str):
     """A database's URL.  As text it holds no password; `full` is what the user gave.
 
     A password written `$NAME` or `${NAME}` refers to an environment variable and stays in the text.
@@ -77,8 +77,8 @@ def is_database(text: str) -> bool:
     return _LIKE_DATABASES.match(text) is not None
 
 
-def address(text: str) -> Address:
-    """The address in a URL.  Raises ValueError with what is wrong, in words that do not repeat it."""
+def database_url(text: str) -> DatabaseUrl:
+    """The URL that the text is.  Raises ValueError with what is wrong, in words that do not repeat it."""
     scheme, found, rest = text.partition("://")
     kind = _KINDS.get(scheme.lower())
     if kind is None or not found:
@@ -92,14 +92,14 @@ def address(text: str) -> Address:
         if "?" in rest:
             raise ValueError(f"must be nothing but the file, like {kind}:///file.db")
     elif any(sign.isspace() for sign in text) or "#" in rest:
-        raise ValueError("must be an address like postgresql://user@host:5432/name (other signs as %XX)")
-    made = Address(_without_password(text) if kind == "postgresql" else text)
+        raise ValueError("must be a URL like postgresql://user@host:5432/name (other signs as %XX)")
+    made = DatabaseUrl(_without_password(text) if kind == "postgresql" else text)
     made.full = text
     return made
 
 
 def in_folder(text: str, folder: str) -> str:
-    """A SQLite or DuckDB address whose relative file is taken from `folder`; any other text as it is."""
+    """A SQLite or DuckDB URL whose relative file is taken from `folder`; any other text as it is."""
     scheme, found, rest = text.partition("://")
     relative = rest[1:]
     kind = _KINDS.get(scheme.lower())
@@ -175,7 +175,7 @@ def listed(names: Sequence[str]) -> str:
 class Target:
     """The table that an output goes to, and what becomes of rows that stand there; `id` is the key of an upsert."""
 
-    address: Address
+    url: DatabaseUrl
     table_name: str
     mode: Mode = "create"
     id: str | None = None
@@ -186,7 +186,7 @@ class Target:
         return table(self.table_name)
 
     def __str__(self) -> str:
-        return f"table {self.table_name} of {self.address}"
+        return f"table {self.table_name} of {self.url}"
 
     def stem(self) -> str:
         """Where the run file and the file of failures go that belong to it, without their endings.
@@ -194,13 +194,13 @@ class Target:
         Beside the file of a SQLite or DuckDB database; in the current folder for one at a server.
         """
         name = re.sub(r"[^\w.-]+", "_", self.table_name.replace('"', "")).strip(".") or "table"
-        if self.address.kind != "postgresql":
-            return f"{self.address.path}.{name}"
-        database = re.sub(r"[^\w-]+", "_", self.address.database)
+        if self.url.kind != "postgresql":
+            return f"{self.url.path}.{name}"
+        database = re.sub(r"[^\w-]+", "_", self.url.database)
         return f"{database}.{name}"
 
 
-def make_target(output: Address, table_name: str | None, mode: str | None, id: str | None) -> Target:
+def make_target(output: DatabaseUrl, table_name: str | None, mode: str | None, id: str | None) -> Target:
     """The target that an output and its options name.  Raises ValueError with what is wrong."""
     if table_name is None:
         raise ValueError("a database as the output needs --table, the table to write")
@@ -213,13 +213,13 @@ def make_target(output: Address, table_name: str | None, mode: str | None, id: s
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class WriteReceipt:
     """What a run has written into a table, so that it knows the table again.
 
     `settled` is false from before the commit until it is known to have happened; `before` is how many rows stood there.
     """
 
-    address: str
+    url: str
     table_name: str
     mode: str
     names: tuple[str, ...]
@@ -229,7 +229,7 @@ class Mark:
 
     def is_of(self, target: Target) -> bool:
         """Whether it is about this table."""
-        return self.address == str(target.address) and target.table == table(self.table_name)
+        return self.url == str(target.url) and target.table == table(self.table_name)
 
 
 def name_faults(kind: Kind, names: Sequence[str]) -> list[str]:
@@ -263,4 +263,4 @@ def bad_ids(name: str, missing: Sequence[int], twice: Sequence[tuple[int, int]])
 
 def shown(output: str, table_name: str | None) -> str:
     """An output in words, without a password."""
-    return f"table {table_name} of {address(output)}" if is_database(output) else output
+    return f"table {table_name} of {database_url(output)}" if is_database(output) else output

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rowmill.core.names.databases import Address
+from rowmill.core.names.databases import DatabaseUrl
 from rowmill.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def translated() -> Iterator[None]:
         raise
 
 
-def connect(address: Address, *, reading: bool) -> duckdb.DuckDBPyConnection:
+def connect(url: DatabaseUrl, *, reading: bool) -> duckdb.DuckDBPyConnection:
     """Opens the file, which has to be there where it is read.  Raises DatabaseError."""
-    path = Path(address.path)
+    path = Path(url.path)
     if reading and not path.is_file():
         raise DatabaseError("there is no such file")
     if not path.absolute().parent.is_dir():

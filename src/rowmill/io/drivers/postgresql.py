@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowmill.core.names.databases import Address
+from rowmill.core.names.databases import DatabaseUrl
 from rowmill.errors import DatabaseError
 from rowmill.io.drivers.waiting import awaited
 
@@ -30,8 +30,8 @@ _PATIENCE_VARIABLES = {"connect_timeout": "PGCONNECT_TIMEOUT", "application_name
 class PostgresqlConnection:
     """One connection, always within a transaction; use it in a `with`.  Raises DatabaseError."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, url: DatabaseUrl) -> None:
+        self._url = url
         self._opened = contextlib.ExitStack()
         self._connection: Any = None
 
@@ -50,7 +50,7 @@ class PostgresqlConnection:
             import adbc_driver_postgresql as driver
         except ImportError:
             raise DatabaseError("PostgreSQL needs a driver: pip install 'rowmill[postgresql]'") from None
-        url = _url(self._address)
+        url = _connection_url(self._url)
         with self._translated():
             self._opened = contextlib.ExitStack()
             database = self._opened.enter_context(driver.connect(url))
@@ -126,13 +126,13 @@ class PostgresqlConnection:
         try:
             yield
         except (Error, OSError, pa.ArrowException) as error:
-            words = self._address.redact(_words(str(error)), os.environ)
+            words = self._url.redact(_words(str(error)), os.environ)
             raise DatabaseError(words) from None
 
 
-def _url(address: Address) -> str:
+def _connection_url(stated: DatabaseUrl) -> str:
     try:
-        url = address.connection_url(os.environ)
+        url = stated.connection_url(os.environ)
     except KeyError as missing:
         raise DatabaseError(
             f"the password is to come from the environment variable {missing.args[0]}, which is not set"

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from urllib.parse import quote
 
-from rowmill.core.names.databases import Address
+from rowmill.core.names.databases import DatabaseUrl
 from rowmill.errors import DatabaseError, StoreFullError
 from rowmill.io.drivers.waiting import awaited
 
@@ -18,29 +18,29 @@ BUSY_STEP_S = 0.5  # a wait in the library cannot be interrupted
 
 
 @contextlib.contextmanager
-def translated(address: Address) -> Iterator[None]:
+def translated(url: DatabaseUrl) -> Iterator[None]:
     """Turns SQLite's errors inside into ours."""
     try:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise StoreFullError(f"the disk is full: {address} could not be written and is as it was") from error
+            raise StoreFullError(f"the disk is full: {url} could not be written and is as it was") from error
         raise DatabaseError(str(error)) from error
 
 
-def connect(address: Address, *, reading: bool) -> sqlite3.Connection:
+def connect(url: DatabaseUrl, *, reading: bool) -> sqlite3.Connection:
     """Opens the file, which has to be there where it is read; every statement is its own transaction.
 
     Threads may pass the connection on, one at a time.  Raises DatabaseError.
     """
-    path = Path(address.path)
+    path = Path(url.path)
     if reading and not path.is_file():
         raise DatabaseError("there is no such file")
     if not path.absolute().parent.is_dir():
         raise DatabaseError(f"there is no folder {path.absolute().parent}")
-    url = f"file:{quote(str(path.absolute()))}?mode={'ro' if reading else 'rwc'}"
-    with translated(address):
-        return sqlite3.connect(url, uri=True, timeout=BUSY_STEP_S, isolation_level=None, check_same_thread=False)
+    uri = f"file:{quote(str(path.absolute()))}?mode={'ro' if reading else 'rwc'}"
+    with translated(url):
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_STEP_S, isolation_level=None, check_same_thread=False)
 
 
 def execute(connection: sqlite3.Connection, sql: str) -> sqlite3.Cursor:

@@ -169,7 +169,7 @@ def _mark(entry: dict[str, Any]) -> list[object]:
 def check_writable(path: str) -> None:
     """Raises OSError unless a file could be put there, as far as that can be told without putting one."""
     if is_web(path):
-        raise _Told("a web address can be read and not written")
+        raise _Told("a web page can be read and not written")
     with _translated():
         files, stripped = _file_system(path)
         root = stripped.lstrip("/").partition("/")[0]

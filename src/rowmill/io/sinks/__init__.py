@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
-from rowmill.core.names.databases import Mark, Target
+from rowmill.core.names.databases import Target, WriteReceipt
 from rowmill.core.names.files import leaf
 from rowmill.core.rows.outputs import OutputColumns, arrow_schema
 from rowmill.errors import OutputError
@@ -52,21 +52,21 @@ def create_table_sink(
     target: Target,
     columns: OutputColumns,
     chunks: Callable[[], Iterable[Chunk]],
-    marks: Sequence[Mark] = (),
-    remember: Callable[[Mark], None] = lambda mark: None,
+    receipts: Sequence[WriteReceipt] = (),
+    remember: Callable[[WriteReceipt], None] = lambda receipt: None,
 ) -> Sink:
     """A sink that fills a table at its commit; see `database.TableSettings`.  Raises OutputError."""
     from rowmill.io.sinks.database import TableSettings, TableSink
 
     columns.check()
-    return TableSink(TableSettings(target, columns, chunks, marks, remember))
+    return TableSink(TableSettings(target, columns, chunks, receipts, remember))
 
 
-def check_target(target: Target, marks: Sequence[Mark] = ()) -> None:
+def check_target(target: Target, receipts: Sequence[WriteReceipt] = ()) -> None:
     """Raises OutputError unless the table could be written; changes nothing."""
     from rowmill.io.sinks import database
 
-    database.check_target(target, marks)
+    database.check_target(target, receipts)
 
 
 def table_rows(target: Target) -> int | None:

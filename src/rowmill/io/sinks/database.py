@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rowmill.core.names.databases import Address, Kind, Mark, Table, Target, bad_ids, listed, quoted
+from rowmill.core.names.databases import DatabaseUrl, Kind, Table, Target, WriteReceipt, bad_ids, listed, quoted
 from rowmill.core.rows.outputs import Batch, OutputColumns, arrow_schema
 from rowmill.errors import DatabaseError, OutputError
 from rowmill.ports import Chunk
@@ -77,20 +77,20 @@ class Dialect(Protocol):
 class TableSettings:
     """Where and what the sink writes.
 
-    `marks` say what this run has written there before, `remember` takes a new mark right before the commit.
+    `receipts` say what this run has written there before, `remember` takes a new receipt right before the commit.
     """
 
     target: Target
     columns: OutputColumns
     chunks: Callable[[], Iterable[Chunk]]
-    marks: Sequence[Mark] = ()
-    remember: Callable[[Mark], None] = lambda mark: None
+    receipts: Sequence[WriteReceipt] = ()
+    remember: Callable[[WriteReceipt], None] = lambda receipt: None
 
 
-def connected(address: Address) -> Dialect:
+def connected(url: DatabaseUrl) -> Dialect:
     """The dialect of that database, connected.  Raises DatabaseError."""
-    module, _, name = _DIALECTS[address.kind].partition(":")
-    dialect: Dialect = getattr(import_module(module), name)(address)
+    module, _, name = _DIALECTS[url.kind].partition(":")
+    dialect: Dialect = getattr(import_module(module), name)(url)
     return dialect
 
 
@@ -105,7 +105,7 @@ class TableSink:
         self._rows = 0
         self._dialect: Dialect | None = None
         with self._explained():
-            self._dialect = connected(self._target.address)
+            self._dialect = connected(self._target.url)
             self._types = {field.name: self._dialect.types_of(field) for field in self._schema}
             self._dialect.make_stage(_defined({name: staged for name, (staged, _) in self._types.items()}))
 
@@ -128,8 +128,15 @@ class TableSink:
             before = self._settle(dialect)
             target = self._target
             names = self._schema.names
-            mark = Mark(str(target.address), target.table_name, target.mode, tuple(names), self._rows, before)
-            self._settings.remember(mark)
+            receipt = WriteReceipt(
+                url=str(target.url),
+                table_name=target.table_name,
+                mode=target.mode,
+                names=tuple(names),
+                rows=self._rows,
+                before=before,
+            )
+            self._settings.remember(receipt)
             dialect.commit()
             dialect.close()
 
@@ -182,7 +189,7 @@ class TableSink:
             return 0
         if mode in ("create", "replace"):
             if mode == "create":
-                check_absent(dialect, self._target, there, self._settings.marks)
+                check_absent(dialect, self._target, there, self._settings.receipts)
             self._replace(dialect, there)
             return 0
         check_id(self._target, list(there))
@@ -214,10 +221,22 @@ class TableSink:
     def _append(self, dialect: Dialect, there: Mapping[str, str]) -> int:
         """Appends once: a run that has appended before, also where it was killed over it, does not again."""
         ((before,),) = dialect.rows(f"SELECT count(*) FROM {self._target.table.quoted}")
-        mark = next((mark for mark in self._settings.marks if mark.is_of(self._target) and mark.mode == "append"), None)
-        if mark is not None and not mark.settled and before == mark.before + mark.rows and mark.rows == self._rows:
-            return mark.before
-        if mark is not None and (mark.settled or before != mark.before):
+        receipt = next(
+            (
+                receipt
+                for receipt in self._settings.receipts
+                if receipt.is_of(self._target) and receipt.mode == "append"
+            ),
+            None,
+        )
+        if (
+            receipt is not None
+            and not receipt.settled
+            and before == receipt.before + receipt.rows
+            and receipt.rows == self._rows
+        ):
+            return receipt.before
+        if receipt is not None and (receipt.settled or before != receipt.before):
             raise OutputError(
                 f"{self._target} holds rows of this run already, and has changed since: appending them again would "
                 "double them; write them with --mode upsert --id COLUMN, or export them to another table or a file"
@@ -255,13 +274,13 @@ class TableSink:
         return dialect.assigned(f"s.{quoted(name)}", self._types[name][0], there[name])
 
 
-def check_target(target: Target, marks: Sequence[Mark] = ()) -> None:
+def check_target(target: Target, receipts: Sequence[WriteReceipt] = ()) -> None:
     """Connects and looks whether the table can be written in this mode; changes nothing.  Raises OutputError."""
     try:
-        with contextlib.closing(connected(target.address)) as dialect:
+        with contextlib.closing(connected(target.url)) as dialect:
             there = dialect.columns(target.table)
             if there is not None and target.mode == "create":
-                check_absent(dialect, target, there, marks)
+                check_absent(dialect, target, there, receipts)
             elif there is not None:
                 check_id(target, list(there))
     except DatabaseError as error:
@@ -270,21 +289,21 @@ def check_target(target: Target, marks: Sequence[Mark] = ()) -> None:
 
 def table_rows(target: Target) -> int | None:
     """How many rows stand in the table; None where it is not there.  Raises DatabaseError."""
-    with contextlib.closing(connected(target.address)) as dialect:
+    with contextlib.closing(connected(target.url)) as dialect:
         if dialect.columns(target.table) is None:
             return None
         ((rows,),) = dialect.rows(f"SELECT count(*) FROM {target.table.quoted}")
         return int(rows)
 
 
-def check_absent(dialect: Dialect, target: Target, there: Mapping[str, str], marks: Sequence[Mark]) -> None:
+def check_absent(dialect: Dialect, target: Target, there: Mapping[str, str], receipts: Sequence[WriteReceipt]) -> None:
     """Refuses to make a table that is there, unless it is what this run has written and nobody has changed."""
-    own = [mark for mark in marks if mark.is_of(target) and mark.mode == "create"]
+    own = [receipt for receipt in receipts if receipt.is_of(target) and receipt.mode == "create"]
     if own:
         ((rows,),) = dialect.rows(f"SELECT count(*) FROM {target.table.quoted}")
-        if any(mark.names == tuple(there) and mark.rows == rows for mark in own):
+        if any(receipt.names == tuple(there) and receipt.rows == rows for receipt in own):
             return
-    since = ", and has changed since this run wrote it" if any(mark.settled for mark in own) else ""
+    since = ", and has changed since this run wrote it" if any(receipt.settled for receipt in own) else ""
     raise OutputError(
         f"{target} exists{since}: it is not overwritten; choose another --table, "
         "or say --mode append, replace or upsert (with --id COLUMN)"

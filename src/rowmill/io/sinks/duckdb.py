@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rowmill.core.names.databases import Address, Table
+from rowmill.core.names.databases import DatabaseUrl, Table
 from rowmill.core.rows.outputs import mark_of
 from rowmill.io.drivers import duckdb
 from rowmill.io.drivers.waiting import awaited
@@ -25,10 +25,10 @@ _MOST_DIGITS = 38
 class DuckdbDialect:
     """See `Dialect`.  A file that was not there is taken away again unless something was committed."""
 
-    def __init__(self, address: Address) -> None:
-        path = Path(address.path)
+    def __init__(self, url: DatabaseUrl) -> None:
+        path = Path(url.path)
         self._new_file = None if path.exists() else path
-        self._connection = duckdb.connect(address, reading=False)
+        self._connection = duckdb.connect(url, reading=False)
         self.execute("SET TimeZone = 'UTC'")
 
     def types_of(self, field: pa.Field) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from rowmill.core.names.databases import Address, Table
+from rowmill.core.names.databases import DatabaseUrl, Table
 from rowmill.core.rows.outputs import mark_of
 from rowmill.io.drivers.postgresql import PostgresqlConnection
 from rowmill.io.sinks.database import STAGE
@@ -24,8 +24,8 @@ _MARKED = {"json": "jsonb", "uuid": "uuid", "numeric": "numeric"}
 class PostgresqlDialect:
     """See `Dialect`.  All is one transaction, from the temporary table to the commit."""
 
-    def __init__(self, address: Address) -> None:
-        self._connection = PostgresqlConnection(address)
+    def __init__(self, url: DatabaseUrl) -> None:
+        self._connection = PostgresqlConnection(url)
         self._connection.open()
 
     def types_of(self, field: pa.Field) -> tuple[str, str]:

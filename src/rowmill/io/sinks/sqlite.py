@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from rowmill.core.names.databases import Address, Table, quoted
+from rowmill.core.names.databases import DatabaseUrl, Table, quoted
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.rows.chunks.arrow import plain_values
 from rowmill.io.drivers import sqlite
@@ -27,9 +27,9 @@ _AS_THEY_ARE = frozenset({int, float, str, bytes, bool, type(None)})
 class SqliteDialect:
     """See `Dialect`.  The temporary table is in a file of its own; the database is locked at the end only."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._connection = sqlite.connect(address, reading=False)
+    def __init__(self, url: DatabaseUrl) -> None:
+        self._url = url
+        self._connection = sqlite.connect(url, reading=False)
         self._in_stage = False
 
     def types_of(self, field: pa.Field) -> tuple[str, str]:
@@ -47,7 +47,7 @@ class SqliteDialect:
         """Row by row, in the library."""
         columns = [_values(column) for column in table.columns]
         holes = ", ".join("?" * len(columns))
-        with sqlite.translated(self._address):
+        with sqlite.translated(self._url):
             self._connection.executemany(f"INSERT INTO temp.{STAGE} VALUES ({holes})", zip(*columns, strict=True))
 
     def begin(self) -> None:
@@ -63,12 +63,12 @@ class SqliteDialect:
         return {row[1]: row[2] for row in found} or None
 
     def execute(self, sql: str) -> None:
-        with sqlite.translated(self._address):
+        with sqlite.translated(self._url):
             sqlite.execute(self._connection, sql)
 
     def rows(self, sql: str) -> Sequence[Sequence[Any]]:
         """What a small query gives."""
-        with sqlite.translated(self._address):
+        with sqlite.translated(self._url):
             return sqlite.execute(self._connection, sql).fetchall()
 
     def emptied(self, table: Table) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from rowmill.core.names.databases import Address
+from rowmill.core.names.databases import DatabaseUrl
 from rowmill.core.names.files import leaf
 from rowmill.errors import SourceError
 from rowmill.io.sources.encodings import check_encoding
@@ -36,17 +36,17 @@ _BINARY = {".parquet": "Parquet", **dict.fromkeys(_SHEETS, "Excel")}
 _BINARY |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "Arrow")
 
 
-def open_database(address: Address, query: str | None, table_name: str | None) -> Source:
+def open_database(url: DatabaseUrl, query: str | None, table_name: str | None) -> Source:
     """The rows that the query gives, or the table holds.  Connects to nothing yet."""
     from rowmill.io.sources.database import DatabaseSource
 
-    return DatabaseSource(address, query, table_name)
+    return DatabaseSource(url, query, table_name)
 
 
 def open_source(
     spec: str, *, encoding: str | None = None, delimiter: str | None = None, sheet: str | None = None
 ) -> FileSource:
-    """The source that a path, an address, a glob or `-` (JSON lines on standard input) names.  Reads nothing yet.
+    """The source that a path, a URL, a glob or `-` (JSON lines on standard input) names.  Reads nothing yet.
 
     `delimiter` is one character, or `\\t` spelled out; `sheet` is a name or a number from 1.  Raises SourceError.
     """

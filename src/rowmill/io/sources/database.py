@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rowmill.core.names.databases import Address, Kind, table
+from rowmill.core.names.databases import DatabaseUrl, Kind, table
 from rowmill.core.rows.chunks import ArrowChunk
 from rowmill.errors import DatabaseError, SourceError
 from rowmill.io.sources.arrow import pieces
@@ -38,12 +38,12 @@ class DatabaseSource:
 
     rereadable = True
 
-    def __init__(self, address: Address, query: str | None, table_name: str | None) -> None:
-        self.name = str(address)
-        module, _, reader = _READERS[address.kind].partition(":")
+    def __init__(self, url: DatabaseUrl, query: str | None, table_name: str | None) -> None:
+        self.name = str(url)
+        module, _, reader = _READERS[url.kind].partition(":")
         sql = query if query is not None else f"SELECT * FROM {table(table_name or '').quoted}"
         make: Any = getattr(import_module(module), reader)
-        self._reader: QueryReader = make(address, sql.strip().rstrip(";").rstrip())
+        self._reader: QueryReader = make(url, sql.strip().rstrip(";").rstrip())
 
     def columns(self) -> Sequence[str]:
         """The query's columns.  Raises SourceError where the database or the query is wrong, or a name stands twice."""

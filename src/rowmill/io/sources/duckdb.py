@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowmill.core.names.databases import Address, quoted
+from rowmill.core.names.databases import DatabaseUrl, quoted
 from rowmill.core.rows.outputs import marked
 from rowmill.errors import DatabaseError
 from rowmill.io.drivers import duckdb
@@ -22,8 +22,8 @@ _MARKS = {"JSON": "json", "UUID": "uuid"}
 class DuckdbReader:
     """Runs one query; see `QueryReader`."""
 
-    def __init__(self, address: Address, query: str) -> None:
-        self._address = address
+    def __init__(self, url: DatabaseUrl, query: str) -> None:
+        self._url = url
         self._query = query
 
     def columns(self) -> Sequence[str]:
@@ -43,7 +43,7 @@ class DuckdbReader:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        with duckdb.translated(), contextlib.closing(duckdb.connect(self._address, reading=True)) as connection:
+        with duckdb.translated(), contextlib.closing(duckdb.connect(self._url, reading=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
 

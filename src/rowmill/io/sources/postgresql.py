@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rowmill.core.names.databases import Address, quoted
+from rowmill.core.names.databases import DatabaseUrl, quoted
 from rowmill.core.rows.outputs import marked
 from rowmill.errors import DatabaseError
 from rowmill.io.drivers.postgresql import PostgresqlConnection
@@ -31,19 +31,19 @@ _MOST_DIGITS = 76
 class PostgresqlReader:
     """Runs one query; see `QueryReader`."""
 
-    def __init__(self, address: Address, query: str) -> None:
-        self._address = address
+    def __init__(self, url: DatabaseUrl, query: str) -> None:
+        self._url = url
         self._query = query
 
     def columns(self) -> Sequence[str]:
         """The names that the query would give."""
-        with PostgresqlConnection(self._address) as connection:
+        with PostgresqlConnection(self._url) as connection:
             names: list[str] = connection.schema(self._query).names
             return names
 
     def chunks(self) -> Iterator[Chunk]:
         """All its rows."""
-        with PostgresqlConnection(self._address) as connection:
+        with PostgresqlConnection(self._url) as connection:
             connection.execute("SET TRANSACTION READ ONLY")
             # Else a second scan of a large table may begin anywhere.
             connection.execute("SET LOCAL synchronize_seqscans = off")

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowmill.core.names.databases import Address
+from rowmill.core.names.databases import DatabaseUrl
 from rowmill.core.rows.chunks import CellChunk
 from rowmill.io.drivers import sqlite
 from rowmill.io.sources.lines import cut
@@ -26,18 +26,18 @@ class _NoText(bytes):
 class SqliteReader:
     """Runs one query; see `QueryReader`."""
 
-    def __init__(self, address: Address, query: str) -> None:
-        self._address = address
+    def __init__(self, url: DatabaseUrl, query: str) -> None:
+        self._url = url
         self._query = query
 
     def columns(self) -> Sequence[str]:
         """The names that the query gives."""
-        with sqlite.translated(self._address), contextlib.closing(self._connect()) as connection:
+        with sqlite.translated(self._url), contextlib.closing(self._connect()) as connection:
             return _names(sqlite.execute(connection, self._query))
 
     def chunks(self) -> Iterator[Chunk]:
         """All its rows."""
-        with sqlite.translated(self._address), contextlib.closing(self._connect()) as connection:
+        with sqlite.translated(self._url), contextlib.closing(self._connect()) as connection:
             cursor = sqlite.execute(connection, self._query)
             names = tuple(_names(cursor))
             yield from cut(
@@ -45,7 +45,7 @@ class SqliteReader:
             )
 
     def _connect(self) -> Any:
-        connection = sqlite.connect(self._address, reading=True)
+        connection = sqlite.connect(self._url, reading=True)
         connection.text_factory = _text
         return connection
 

@@ -12,7 +12,7 @@ from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.ports import Chunk
 from rowmill.records import Row
-from rowmill.runner.output.destinations import check_place
+from rowmill.runner.output.destinations import check_destination
 from rowmill.runner.setup.endpoints import Endpoint, NoTransport, make_provider, resolve_endpoints
 from rowmill.runner.setup.plan import Plan, make_plan, open_input
 from rowmill.runner.setup.pricing import odd_prices, priced
@@ -38,7 +38,7 @@ def check(job: Job) -> CheckReport:
     if job.budget_usd is not None:
         endpoints = priced(job, endpoints)
     if plan.target is not None:
-        check_place(plan.target, plan.run_file)
+        check_destination(plan.target, plan.run_file)
     opened = open_input(plan)
     notes: list[str] = [*odd_prices(endpoints), *opened.notes]
     chunk = next(opened.chunks, None)

@@ -13,7 +13,7 @@ from rowmill.job import Job, apply_overrides
 from rowmill.ports import Observer
 from rowmill.records import Result
 from rowmill.runner.commands.quote import Pilot, has_begun
-from rowmill.runner.output.destinations import check_place
+from rowmill.runner.output.destinations import check_destination
 from rowmill.runner.output.exporting import run_file_of, stored_job
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.run_files import ensure_run_file, set_aside
@@ -82,7 +82,7 @@ def retry(
         endpoints = priced(job, resolve_endpoints(job))
         with RunFileLock(path):
             if plan.target is not None:
-                check_place(plan.target, path)
+                check_destination(plan.target, path)
             start = Start(plan, endpoints, None, observers)
             return start.go(lambda: start.requeue(statuses), interrupts)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from rowmill.core.names.databases import Mark, Target
+from rowmill.core.names.databases import Target, WriteReceipt
 from rowmill.core.names.files import is_remote
 from rowmill.core.rows.outputs import OutputColumns
 from rowmill.io.files import exists, stamp
@@ -22,7 +22,7 @@ from rowmill.store.writer import Writer
 Chunks = Callable[[], Iterable[Chunk]]
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """Opens the sink of one output."""
 
     def open(self, columns: OutputColumns, chunks: Chunks, rows: int) -> Sink:
@@ -30,7 +30,7 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FilePlace:
+class FileDestination:
     """A file in one of the formats of `sinks`."""
 
     path: str
@@ -45,7 +45,7 @@ class FilePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlace:
+class TableDestination:
     """A table; with a run file, which remembers what was written, it is never written twice by accident."""
 
     target: Target
@@ -55,19 +55,20 @@ class TablePlace:
         """A sink that is connected and has made its temporary table."""
         if self.run_file is None:
             return create_table_sink(self.target, columns, chunks)
-        marks = _marks_in(self.run_file)
-        return create_table_sink(self.target, columns, chunks, marks, lambda mark: self._remember([*marks, mark]))
+        receipts = _receipts_in(self.run_file)
+        return create_table_sink(
+            self.target, columns, chunks, receipts, lambda receipt: self._remember([*receipts, receipt])
+        )
 
     def settle(self) -> None:
-        """Notes that what the last mark announced has happened."""
+        """Notes that the write which the last receipt announced has been committed."""
         assert self.run_file is not None
-        *_, last = _marks_in(self.run_file)
-        settled = asdict(last) | {"settled": True}
-        self._remember([Mark(**settled)])
+        *_, last = _receipts_in(self.run_file)
+        self._remember([replace(last, settled=True)])
 
-    def _remember(self, marks: list[Mark]) -> None:
+    def _remember(self, receipts: list[WriteReceipt]) -> None:
         assert self.run_file is not None
-        text = json.dumps([asdict(mark) for mark in marks], ensure_ascii=False)
+        text = json.dumps([_stored(receipt) for receipt in receipts], ensure_ascii=False)
         writer = Writer(self.run_file)
         try:
             writer.do(lambda connection: changes.remember_table(connection, text))
@@ -75,30 +76,36 @@ class TablePlace:
             writer.close(None)
 
 
-def marks_of(reader: RunFileReader) -> list[Mark]:
+def receipts_of(reader: RunFileReader) -> list[WriteReceipt]:
     """What the run has written into tables, or was about to."""
     found = json.loads(reader.metadata("table") or "[]")
-    return [Mark(**{**mark, "names": tuple(mark["names"])}) for mark in found]
+    return [WriteReceipt(fields.pop("address"), names=tuple(fields.pop("names")), **fields) for fields in found]
 
 
-def _marks_in(run_file: Path) -> list[Mark]:
+def _stored(receipt: WriteReceipt) -> dict[str, object]:
+    """A receipt as the run file keeps it, under the names that it has always had there."""
+    fields = asdict(receipt)
+    return {"address": fields.pop("url"), **fields}
+
+
+def _receipts_in(run_file: Path) -> list[WriteReceipt]:
     with RunFileReader(run_file, checked=False) as reader:
-        return marks_of(reader)
+        return receipts_of(reader)
 
 
-def place_of(job: Job, format: str, run_file: Path) -> FilePlace | TablePlace:
+def destination_of(job: Job, format: str, run_file: Path) -> FileDestination | TableDestination:
     """Where a job's output goes."""
     if job.target is not None:
-        return TablePlace(job.target, run_file)
-    return FilePlace(job.output, format, job.escape_formulas, job.split_rows)
+        return TableDestination(job.target, run_file)
+    return FileDestination(job.output, format, job.escape_formulas, job.split_rows)
 
 
-def check_place(target: Target, run_file: Path) -> None:
+def check_destination(target: Target, run_file: Path) -> None:
     """Raises OutputError where a table that the run would make is there, or the key of an upsert is not."""
-    check_target(target, _marks_in(run_file) if run_file.exists() else ())
+    check_target(target, _receipts_in(run_file) if run_file.exists() else ())
 
 
-def seal_of(job: Job) -> str:
+def output_fingerprint(job: Job) -> str:
     """What an output that was written looked like from outside; the same again means that it is untouched."""
     expect = job.answer.expect if job.answer is not None else {}
     shape: list[object] = [job.format, job.answer_prefix, job.meta_prefix, job.escape_formulas, expect]
@@ -106,7 +113,7 @@ def seal_of(job: Job) -> str:
         shape.append(job.split_rows)
     target = job.target
     if target is not None:
-        return json.dumps([str(target.address), target.table_name, target.mode, target.id, shape])
+        return json.dumps([str(target.url), target.table_name, target.mode, target.id, shape])
     name = job.output if is_remote(job.output) else str(Path(job.output).absolute())
     return json.dumps([name, stamp(job.output), shape])
 
@@ -115,10 +122,17 @@ def stands(reader: RunFileReader, job: Job) -> bool:
     """Whether the output stands there as this run file would write it.  Raises DatabaseError."""
     target = job.target
     if target is None:
+<<<<<<< HEAD
         written = reader.metadata("written")
         return written is not None and exists(job.output) and written == seal_of(job)
     marks = [mark for mark in marks_of(reader) if mark.settled and mark.is_of(target)]
     if reader.metadata("written") != seal_of(job) or not marks:
+=======
+        written = reader.fact("written")
+        return written is not None and exists(job.output) and written == output_fingerprint(job)
+    receipts = [receipt for receipt in receipts_of(reader) if receipt.settled and receipt.is_of(target)]
+    if reader.fact("written") != output_fingerprint(job) or not receipts:
+>>>>>>> 6ebd03f (Call a database's URL so, what was written into a table a write receipt, and where output goes a destination)
         return False
     rows = table_rows(target)
-    return rows is not None and (target.mode in ("append", "upsert") or rows == marks[-1].rows)
+    return rows is not None and (target.mode in ("append", "upsert") or rows == receipts[-1].rows)

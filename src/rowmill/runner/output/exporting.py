@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.core.measures.gc_threshold import rare_collections
-from rowmill.core.names.databases import address, is_database, make_target
+from rowmill.core.names.databases import database_url, is_database, make_target
 from rowmill.core.names.files import default_run_file, without_file_scheme
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.replies.answers import AnswerSchema
@@ -21,7 +21,7 @@ from rowmill.job import Job, apply_overrides
 from rowmill.ports import Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.output.batch_results import write_results
-from rowmill.runner.output.destinations import FilePlace, Place, TablePlace
+from rowmill.runner.output.destinations import Destination, FileDestination, TableDestination
 from rowmill.runner.output.rereading import Reread
 from rowmill.runner.setup.plan import columns_of, form_of
 from rowmill.store.connection import damage
@@ -31,7 +31,7 @@ RAW_CHARS = 500
 
 
 def run_file_of(output: str, run_file: str | None) -> Path:
-    """Where the run file of an output is; the run file itself may be named in its place."""
+    """Where the run file of an output is; the run file itself may be named instead."""
     if run_file is not None:
         return Path(run_file)
     if is_database(output):
@@ -77,17 +77,19 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
     rules = rules or ExportRules()
     with RunFileReader(run_file_of(output, run_file), checked=False) as reader:
         job = stored_job(reader)
-        place = _export_place(job, without_file_scheme(target), rules)
+        destination = _export_destination(job, without_file_scheme(target), rules)
         prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
         job = job.model_copy(update={name: prefix for name, prefix in prefixes.items() if prefix is not None})
         reread = None
         if rules.answer is not None:
             job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": rules.answer})
             reread = Reread(job)
-        if isinstance(place, FilePlace) and place.format in RESULT_FORMS:
-            written = write_results(reader, place.path, failures_path(place.path), place.format, salvage=True).rows
+        if isinstance(destination, FileDestination) and destination.format in RESULT_FORMS:
+            written = write_results(
+                reader, destination.path, failures_path(destination.path), destination.format, salvage=True
+            ).rows
         else:
-            written = write_output(reader, job, place, salvage=True, reread=reread)
+            written = write_output(reader, job, destination, salvage=True, reread=reread)
         if reader.lost_chunks:
             raise RunFileError(
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
@@ -95,7 +97,7 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
         return written
 
 
-def _export_place(job: Job, target: str, rules: ExportRules) -> FilePlace | TablePlace:
+def _export_destination(job: Job, target: str, rules: ExportRules) -> FileDestination | TableDestination:
     """Where an export goes, checked."""
     if is_database(target):
         return _export_table(target, rules)
@@ -108,33 +110,33 @@ def _export_place(job: Job, target: str, rules: ExportRules) -> FilePlace | Tabl
         if rules.split_rows is not None:
             raise OutputError("--split-rows is for files of columns")
     check_writable(target, in_parts=rules.split_rows is not None)
-    return FilePlace(target, form, rules.escape_formulas or job.escape_formulas, rules.split_rows)
+    return FileDestination(target, form, rules.escape_formulas or job.escape_formulas, rules.split_rows)
 
 
-def _export_table(target: str, rules: ExportRules) -> TablePlace:
+def _export_table(target: str, rules: ExportRules) -> TableDestination:
     if rules.format is not None:
         raise OutputError("--format is for files; a database has its own")
     if rules.split_rows is not None:
         raise OutputError("--split-rows is for files of columns")
     try:
-        found = make_target(address(target), rules.table, rules.mode, rules.id)
+        found = make_target(database_url(target), rules.table, rules.mode, rules.id)
     except ValueError as error:
         raise OutputError(str(error)) from None
     check_target(found)
-    return TablePlace(found)
+    return TableDestination(found)
 
 
 @rare_collections()
 def write_output(
     reader: RunFileReader,
     job: Job,
-    place: Place,
+    destination: Destination,
     *,
     salvage: bool = False,
     reread: Reread | None = None,
     accuracy: Accuracy | None = None,
 ) -> int:
-    """Streams every finished row into `place`; returns how many rows that were.
+    """Streams every finished row into `destination`; returns how many rows that were.
 
     `reread` reads the stored replies anew; `accuracy` counts the answers of rows that ended ok.
     """
@@ -142,7 +144,7 @@ def write_output(
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()
-    sink: Sink = place.open(columns, _input_of(reader, salvage), sum(totals.counts.values()))
+    sink: Sink = destination.open(columns, _input_of(reader, salvage), sum(totals.counts.values()))
     written = 0
     try:
         for chunk, found in reader.outcomes(salvage=salvage):

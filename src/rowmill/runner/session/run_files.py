@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowmill.errors import OutputError
 from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
-from rowmill.runner.output.destinations import check_place
+from rowmill.runner.output.destinations import check_destination
 from rowmill.runner.output.exporting import failures_path
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
@@ -18,7 +18,7 @@ def ensure_run_file(plan: Plan) -> None:
     if plan.run_file.exists():
         connections.check(plan.run_file)
     if plan.target is not None:
-        check_place(plan.target, plan.run_file)
+        check_destination(plan.target, plan.run_file)
     if plan.run_file.exists():
         return
     with translated(plan.output):

@@ -19,7 +19,7 @@ from rowmill.job.version import fingerprint, version_keys
 from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.output.batch_results import write_results
-from rowmill.runner.output.destinations import TablePlace, place_of, seal_of, stands
+from rowmill.runner.output.destinations import TableDestination, destination_of, output_fingerprint, stands
 from rowmill.runner.output.exporting import failures_path, write_failures, write_output
 from rowmill.runner.session.loop import in_thread, run_in_thread, signals, until_stopped
 from rowmill.runner.session.session import Session
@@ -267,22 +267,22 @@ class Start:
         if self.plan.format in RESULT_FORMS:
             failures = write_results(reader, job.output, failures_path(job.output), self.plan.format).failures
         else:
-            place = place_of(job, self.plan.format, self.plan.run_file)
-            write_output(reader, job, place, accuracy=accuracy)
-            if isinstance(place, TablePlace):
-                place.settle()
+            destination = destination_of(job, self.plan.format, self.plan.run_file)
+            write_output(reader, job, destination, accuracy=accuracy)
+            if isinstance(destination, TableDestination):
+                destination.settle()
             failures = write_failures(reader, job.stem, counts)
         found = Found() if accuracy is None else Found(accuracy.object(), accuracy.lines())
         with translated(job.output):
-            seal = seal_of(job)
+            fingerprint = output_fingerprint(job)
         writer = Writer(self.plan.run_file)
-        writer.do(lambda c: changes.remember_written(c, seal, json.dumps(found)))
+        writer.do(lambda c: changes.remember_written(c, fingerprint, json.dumps(found)))
         writer.close(None)
         return job.output, failures, found
 
 
 class Found(NamedTuple):
-    """What the answers were worth, as the run file keeps it beside the seal of the output."""
+    """What the answers were worth, as the run file keeps it beside the fingerprint of the output."""
 
     object: Mapping[str, object] | None = None
     lines: Sequence[str] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowmill.core.names.databases import Address, Target, name_faults
+from rowmill.core.names.databases import DatabaseUrl, Target, name_faults
 from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
@@ -80,7 +80,7 @@ class Plan:
         if self.format not in RESULT_FORMS:
             columns.check()
         if self.target is not None:
-            faults = name_faults(self.target.address.kind, columns.names)
+            faults = name_faults(self.target.url.kind, columns.names)
             if faults:
                 raise OutputError(*faults)
         return columns
@@ -204,7 +204,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
 
 
 def _source_of(job: Job) -> Source:
-    if isinstance(job.source, Address):
+    if isinstance(job.source, DatabaseUrl):
         return open_database(job.source, job.query, job.table if job.query is None else None)
     return open_source(job.source, encoding=job.encoding, delimiter=job.delimiter, sheet=job.sheet)
 
