@@ -1,4 +1,4 @@
-"""Owns how a database, a table and the target of an output are named; must not know any driver, and never shows a password."""
+"""Owns how databases, tables and the targets of outputs are named; must not know drivers, nor show a password."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class _Route(NamedTuple):
 
 
 class DirectTransport:
-    """A pool of connections for each origin.  Lives on one loop.  Header mappings given to `send` must not change later.
+    """A pool of connections an origin, on one loop.  Header mappings given to `send` must not change later.
 
     Redirects are not followed, cookies not kept.  Raises JobError for a bad `ca_file`.
     """
