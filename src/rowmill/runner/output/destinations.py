@@ -122,17 +122,10 @@ def stands(reader: RunFileReader, job: Job) -> bool:
     """Whether the output stands there as this run file would write it.  Raises DatabaseError."""
     target = job.target
     if target is None:
-<<<<<<< HEAD
         written = reader.metadata("written")
-        return written is not None and exists(job.output) and written == seal_of(job)
-    marks = [mark for mark in marks_of(reader) if mark.settled and mark.is_of(target)]
-    if reader.metadata("written") != seal_of(job) or not marks:
-=======
-        written = reader.fact("written")
         return written is not None and exists(job.output) and written == output_fingerprint(job)
     receipts = [receipt for receipt in receipts_of(reader) if receipt.settled and receipt.is_of(target)]
-    if reader.fact("written") != output_fingerprint(job) or not receipts:
->>>>>>> 6ebd03f (Call a database's URL so, what was written into a table a write receipt, and where output goes a destination)
+    if reader.metadata("written") != output_fingerprint(job) or not receipts:
         return False
     rows = table_rows(target)
     return rows is not None and (target.mode in ("append", "upsert") or rows == receipts[-1].rows)
