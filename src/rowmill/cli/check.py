@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rowmill.cli.options import JobOptions, with_options
+from rowmill.cli.options import Given, with_options
 from rowmill.cli.run import Source, job_of
 from rowmill.cli.terminal import print_lines
 
 
 @with_options
-def check(source: Source, options: JobOptions) -> None:
+def check(source: Source, options: Given) -> None:
     """Validate a job and show its first request; nothing is sent."""
     job = job_of(source, options)
     from rowmill import runner

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rowmill.cli.options import ExportOptions, Output, Quiet, with_options
+from rowmill.cli.options import Given, Output, Quiet, with_options
 from rowmill.cli.terminal import say
 
 
@@ -14,7 +14,7 @@ from rowmill.cli.terminal import say
 def export(
     output: Output,
     target: Annotated[str, typer.Option("-o", "--output", metavar="OTHER", help="The file to write, or a database.")],
-    options: ExportOptions,
+    options: Given,
     answer: Annotated[
         str | None,
         typer.Option(
@@ -28,16 +28,16 @@ def export(
     from rowmill.core.names.databases import shown
 
     rules = runner.ExportRules(
-        format=options.format,
-        table=options.table,
-        mode=options.mode,
-        id=options.id,
-        split_rows=options.split_rows,
-        escape_formulas=bool(options.escape_formulas),
-        answer_prefix=options.answer_prefix,
-        meta_prefix=options.meta_prefix,
+        format=options["format"],
+        table=options["table"],
+        mode=options["mode"],
+        id=options["id"],
+        split_rows=options["split_rows"],
+        escape_formulas=bool(options["escape_formulas"]),
+        answer_prefix=options["answer_prefix"],
+        meta_prefix=options["meta_prefix"],
         answer=answer,
     )
-    written = runner.export(output, target=target, run_file=options.run_file, rules=rules)
+    written = runner.export(output, target=target, run_file=options["run_file"], rules=rules)
     if not quiet:
-        say(f"{written:,} rows written to {shown(target, options.table)}")
+        say(f"{written:,} rows written to {shown(target, options['table'])}")

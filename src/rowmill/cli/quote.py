@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from rowmill.cli.options import JobOptions, Json, Quiet, with_options
+from rowmill.cli.options import Given, Json, Quiet, with_options
 from rowmill.cli.run import Source, finish, job_of
 from rowmill.cli.terminal import print_json, print_lines
 
 
 @with_options
-def quote(source: Source, options: JobOptions, quiet: Quiet = False, json: Json = False) -> None:
+def quote(source: Source, options: Given, quiet: Quiet = False, json: Json = False) -> None:
     """Answer a sample, keep its answers, and say what all rows will cost and take."""
     job = job_of(source, options)
     from rowmill import runner

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rowmill.cli.options import AskOptions, Json, Output, Quiet, RunFile, Statuses, statuses_of, with_options
+from rowmill.cli.options import Given, Json, Output, Quiet, RunFile, Statuses, statuses_of, with_options
 from rowmill.cli.run import finish
 
 
 @with_options
 def retry(
     output: Output,
-    options: AskOptions,
+    options: Given,
     statuses: Statuses = None,
     run_file: RunFile = None,
     quiet: Quiet = False,
@@ -23,7 +23,7 @@ def retry(
         output,
         run_file=run_file,
         statuses=statuses_of(statuses, ("failed",)),
-        overrides=options.given(),
+        overrides=options.values,
         observers=[Progress(quiet=quiet)],
     )
     finish(result, output, quiet, json)

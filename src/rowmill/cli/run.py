@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowmill.cli.options import JobOptions, Json, OnChange, Quiet, with_options
+from rowmill.cli.options import Given, Json, OnChange, Quiet, with_options
 from rowmill.cli.terminal import can_ask, confirm, print_json, say
 from rowmill.errors import JobError
 
@@ -26,7 +26,7 @@ Source = Annotated[
 @with_options
 def run(
     source: Source,
-    options: JobOptions,
+    options: Given,
     on_change: OnChange = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Go on after the pilot without asking.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")] = False,
@@ -76,13 +76,13 @@ def is_job_file(source: str) -> bool:
     return source.lower().endswith((".yaml", ".yml"))
 
 
-def job_of(source: str, options: JobOptions) -> Job:
+def job_of(source: str, options: Given) -> Job:
     """The job in the file that `source` names, or the job for that source."""
     from rowmill.job import job_from_options, load_job
 
     if is_job_file(source):
-        return load_job(source, options.given())
-    return job_from_options({"source": source, **options.given()})
+        return load_job(source, options.values)
+    return job_from_options({"source": source, **options.values})
 
 
 def finish(result: Result, output: str, quiet: bool, json: bool) -> None:

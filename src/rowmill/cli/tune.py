@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowmill.cli.options import JobOptions, Json, OnChange, Quiet, with_options
+from rowmill.cli.options import Given, Json, OnChange, Quiet, with_options
 from rowmill.cli.run import Source, check_on_change, is_job_file, job_of
 from rowmill.cli.terminal import print_json, say
 from rowmill.errors import JobError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @with_options
 def tune(
     source: Source,
-    options: JobOptions,
+    options: Given,
     step_rows: Annotated[
         int | None,
         typer.Option(metavar="N", help="Rows a step (3 for each in flight, at least 30).", show_default=False),
@@ -58,13 +58,13 @@ def tune(
     raise typer.Exit(report.exit_code)
 
 
-def _check(source: str, options: JobOptions, write: bool) -> None:
+def _check(source: str, options: Given, write: bool) -> None:
     faults = []
-    if options.in_flight is not None:
+    if options["in_flight"] is not None:
         faults.append("--in-flight: tune sets it itself; --most says how far it may go")
     if write and not is_job_file(source):
         faults.append("--write: there is no job file to write into; SOURCE must be one (.yaml)")
-    if write and (options.model or options.url):
+    if write and (options["model"] or options["url"]):
         faults.append("--write: the job file is about its own endpoint; leave out -m and --url")
     if faults:
         raise JobError(*faults)

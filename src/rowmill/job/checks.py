@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from rowmill.core.names import databases
 from rowmill.core.names.files import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
 from rowmill.errors import JobError
+from rowmill.job.option_table import BY_KEY
 from rowmill.job.unbuilt import DATABASES, refusal
 
 COMPRESSED = (".gz", ".zst")
@@ -26,7 +27,6 @@ READABLE = (
 )
 
 MOST_ENDPOINTS = 100
-CASCADES = ("invalid", "refused", "truncated", "filtered", "failed")
 BATCH_READABLE = (".jsonl", ".ndjson", ".json")
 
 KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
@@ -44,8 +44,9 @@ def wrong(message: str) -> PydanticCustomError:
     return PydanticCustomError("rowmill", "{message}", {"message": message})
 
 
-def between(low: float, high: float) -> AfterValidator:
-    """Refuses a number outside [low, high] and names the range."""
+def in_range(key: str) -> AfterValidator:
+    """Refuses a number outside the range of a job file's `key`, and names the range."""
+    low, high = BY_KEY[key].range
 
     def check(value: Any) -> Any:
         if not low <= value <= high:
@@ -211,10 +212,7 @@ def cascade(value: Any) -> Any:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise wrong("must be a list of statuses")
-    strange = [str(name) for name in names if name not in CASCADES]
-    if strange:
-        raise wrong(f"{', '.join(strange)} is none of {', '.join(CASCADES)}")
-    return tuple(names)
+    return _chosen(names, BY_KEY["endpoints[].cascade"].choices)
 
 
 def function_name(text: str) -> str:
@@ -268,8 +266,9 @@ def headers(value: Any) -> Any:
 def in_flight(value: Any) -> Any:
     if value == "auto":
         return value
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
-        raise wrong("must be `auto` or a whole number between 1 and 100,000")
+    low, high = BY_KEY["endpoints[].in_flight"].range
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise wrong(f"must be `auto` or a whole number between {_number(low)} and {_number(high)}")
     return value
 
 
@@ -342,14 +341,16 @@ def names_python_model(text: str) -> bool:
 
 
 def fallback_for(value: Any) -> Any:
-    from rowmill.core.replies.answers import STANDS_IN_FOR
-
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names:
         raise wrong("must be a list of statuses")
-    strange = [str(name) for name in names if name not in tuple(map(str, STANDS_IN_FOR))]
+    return _chosen(names, BY_KEY["answer.fallback_for"].choices)
+
+
+def _chosen(names: Sequence[Any], choices: Sequence[str]) -> tuple[str, ...]:
+    strange = [str(name) for name in names if name not in choices]
     if strange:
-        raise wrong(f"{', '.join(strange)} is none of {', '.join(STANDS_IN_FOR)}")
+        raise wrong(f"{', '.join(strange)} is none of {', '.join(choices)}")
     return tuple(names)
 
 

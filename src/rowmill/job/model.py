@@ -24,14 +24,10 @@ from rowmill.core.names.files import default_run_file, is_remote, leaf
 from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.job import checks
-from rowmill.job.checks import between
+from rowmill.job.checks import in_range
+from rowmill.job.option_table import default
 from rowmill.records import Message
 
-Count = Annotated[int, between(1, 1_000_000_000)]
-Seconds = Annotated[float, between(0.001, 30 * 86_400.0)]
-Pause = Annotated[float, between(0.0, 86_400.0)]
-PerMinute = Annotated[float, between(1.0, 1e12)]
-Money = Annotated[float, between(0.0, 1_000_000.0)]
 Text = Annotated[str, AfterValidator(checks.not_blank)]
 Template = Annotated[str, AfterValidator(checks.template)]
 Params = Annotated[dict[str, JsonValue], AfterValidator(checks.params)]
@@ -77,8 +73,8 @@ class AnswerSpec(_Part):
     schema_: Annotated[dict[str, JsonValue] | str | None, BeforeValidator(checks.answer_schema)] = Field(
         default=None, alias="schema"
     )
-    repair: Annotated[int, between(0, 10)] = 0
-    fallback_for: Annotated[tuple[str, ...], BeforeValidator(checks.fallback_for)] = ("invalid",)
+    repair: Annotated[int, in_range("answer.repair")] = default("answer.repair")
+    fallback_for: Annotated[tuple[str, ...], BeforeValidator(checks.fallback_for)] = default("answer.fallback_for")
     fallback: JsonValue = None
     expect: Annotated[dict[str, Text], BeforeValidator(checks.expect)] = {}
 
@@ -110,7 +106,7 @@ class AnswerSpec(_Part):
 
     @model_validator(mode="after")
     def _falls_back(self) -> Self:
-        if self.fallback_for != ("invalid",) and self.fallback is None:
+        if self.fallback_for != default("answer.fallback_for") and self.fallback is None:
             raise PydanticCustomError("fallback", "fallback_for needs a fallback")
         return self
 
@@ -118,9 +114,9 @@ class AnswerSpec(_Part):
 class RetrySpec(_Part):
     """How often and how patiently a row is tried; back-off doubles from `backoff_s`, with full jitter."""
 
-    attempts: Annotated[int, between(1, 100)] = 4
-    backoff_s: Pause = 1.0
-    max_backoff_s: Pause = 60.0
+    attempts: Annotated[int, in_range("retry.attempts")] = default("retry.attempts")
+    backoff_s: Annotated[float, in_range("retry.backoff_s")] = default("retry.backoff_s")
+    max_backoff_s: Annotated[float, in_range("retry.max_backoff_s")] = default("retry.max_backoff_s")
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
@@ -132,13 +128,13 @@ class RetrySpec(_Part):
 class PriceTag(_Part):
     """What tokens cost, in USD for one `unit` of them; see `prices.PriceSpec`."""
 
-    input: Money
-    output: Money
-    cached_input: Money | None = None
-    cache_write: Money | None = None
-    reasoning: Money | None = None
-    batch: Annotated[float, between(0.0, 1.0)] | None = None
-    unit: Literal["1M", "1K", "token"] = "1M"
+    input: Annotated[float, in_range("endpoints[].price.input")]
+    output: Annotated[float, in_range("endpoints[].price.output")]
+    cached_input: Annotated[float, in_range("endpoints[].price.cached_input")] | None = None
+    cache_write: Annotated[float, in_range("endpoints[].price.cache_write")] | None = None
+    reasoning: Annotated[float, in_range("endpoints[].price.reasoning")] | None = None
+    batch: Annotated[float, in_range("endpoints[].price.batch")] | None = None
+    unit: Literal["1M", "1K", "token"] = default("endpoints[].price.unit")
 
     @property
     def spec(self) -> PriceSpec:
@@ -171,18 +167,18 @@ class EndpointSpec(_Part):
     key_file: Text | None = None
     ca_file: Text | None = None
     headers: Annotated[dict[str, str], BeforeValidator(checks.headers)] = {}
-    in_flight: Annotated[int | Literal["auto"], BeforeValidator(checks.in_flight)] = "auto"
-    rpm: PerMinute | None = None
-    tpm: PerMinute | None = None
-    input_tpm: PerMinute | None = None
-    output_tpm: PerMinute | None = None
-    headroom: Annotated[float, between(0.01, 1.0)] = 0.95
+    in_flight: Annotated[int | Literal["auto"], BeforeValidator(checks.in_flight)] = default("endpoints[].in_flight")
+    rpm: Annotated[float, in_range("endpoints[].rpm")] | None = None
+    tpm: Annotated[float, in_range("endpoints[].tpm")] | None = None
+    input_tpm: Annotated[float, in_range("endpoints[].input_tpm")] | None = None
+    output_tpm: Annotated[float, in_range("endpoints[].output_tpm")] | None = None
+    headroom: Annotated[float, in_range("endpoints[].headroom")] = default("endpoints[].headroom")
     params: Params = {}
     price: PriceTag | None = None
     http: HttpSpec | None = None
-    take: Count | None = None
+    take: Annotated[int, in_range("endpoints[].take")] | None = None
     when: Annotated[str, AfterValidator(checks.expression)] | None = None
-    pin: bool = False
+    pin: bool = default("endpoints[].pin")
     quota: Text | None = None
     cascade: Annotated[tuple[str, ...], BeforeValidator(checks.cascade)] = ()
     prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns), AfterValidator(asks_something)] | None = None
@@ -217,35 +213,35 @@ class Job(_Part):
     answer: AnswerSpec | None = None
     endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.endpoints)]
     params: Annotated[dict[str, JsonValue], AfterValidator(checks.job_params)] = {}
-    budget_usd: Money | None = None
+    budget_usd: Annotated[float, in_range("budget_usd")] | None = None
     retry: RetrySpec = RetrySpec()
-    timeout_s: Seconds = 120.0
-    connect_timeout_s: Seconds = 10.0
-    row_timeout_s: Seconds = 900.0
-    max_duration_s: Seconds | None = None
-    max_outage_s: Pause = 600.0
+    timeout_s: Annotated[float, in_range("timeout_s")] = default("timeout_s")
+    connect_timeout_s: Annotated[float, in_range("connect_timeout_s")] = default("connect_timeout_s")
+    row_timeout_s: Annotated[float, in_range("row_timeout_s")] = default("row_timeout_s")
+    max_duration_s: Annotated[float, in_range("max_duration_s")] | None = None
+    max_outage_s: Annotated[float, in_range("max_outage_s")] = default("max_outage_s")
     output: Annotated[str, AfterValidator(checks.output)] = ""
     format: Literal["jsonl", "csv", "tsv", "parquet", "batch", "run-batch"] | None = None
     query: Text | None = Field(default=None, validate_default=True)
     table: Annotated[str, AfterValidator(checks.table)] | None = Field(default=None, validate_default=True)
-    mode: Mode = "create"
+    mode: Mode = default("mode")
     id: Text | None = Field(default=None, validate_default=True)
     run_file: Annotated[str, AfterValidator(checks.run_file)] | None = None
-    split_rows: Count | None = None
-    dedupe: bool = False
-    pilot: Annotated[int, between(2, 1_000_000)] | None = None
-    limit: Count | None = None
-    sample: Count | None = None
-    seed: Annotated[int, between(0, 2**63 - 1)] = 0
+    split_rows: Annotated[int, in_range("split_rows")] | None = None
+    dedupe: bool = default("dedupe")
+    pilot: Annotated[int, in_range("pilot")] | None = None
+    limit: Annotated[int, in_range("limit")] | None = None
+    sample: Annotated[int, in_range("sample")] | None = None
+    seed: Annotated[int, in_range("seed")] = default("seed")
     where: Annotated[str, AfterValidator(checks.expression)] | None = None
-    empty: Literal["send", "skip", "fail"] = "send"
-    max_failure_rate: Annotated[float, between(0.0, 1.0)] | None = None
+    empty: Literal["send", "skip", "fail"] = default("empty")
+    max_failure_rate: Annotated[float, in_range("max_failure_rate")] | None = None
     encoding: Annotated[str, AfterValidator(checks.encoding)] | None = None
     delimiter: Annotated[str, AfterValidator(checks.delimiter)] | None = None
     sheet: Annotated[Text, BeforeValidator(checks.sheet)] | None = None
-    answer_prefix: str = ""
-    meta_prefix: str = "_"
-    escape_formulas: bool = False
+    answer_prefix: str = default("answer_prefix")
+    meta_prefix: str = default("meta_prefix")
+    escape_formulas: bool = default("escape_formulas")
 
     @property
     def schema_spec(self) -> Mapping[str, JsonValue] | str | None:

@@ -11,18 +11,17 @@ from typing import Any
 
 from rowmill.errors import JobError
 from rowmill.job.document import Document, Path
+from rowmill.job.option_table import BY_NAME, OPTIONS
 
 LIMITS = ("in_flight", "rpm", "tpm", "input_tpm", "output_tpm", "headroom")
-ENDPOINT = ("model", "url", "key_env", "key_file", "ca_file", "headers", "price", "http", *LIMITS)
-ANSWER = ("repair", "fallback", "fallback_for", "expect")
-RETRY = ("attempts", "backoff_s", "max_backoff_s")
-PARAMS = ("max_tokens", "temperature")
-SPELLINGS: Mapping[str, str] = {"headers": "--header", "param": "--param", "source": "SOURCE"}
+# Flat options that are keys of one endpoint.
+ENDPOINT = tuple(option.name for option in OPTIONS if option.key == f"endpoints[].{option.name}" and option.python)
 
 
 def spelled(name: str) -> str:
     """How the option for `name` is written on the command line."""
-    return SPELLINGS.get(name) or "--" + name.replace("_", "-")
+    option = BY_NAME.get(name)
+    return "--" + name.replace("_", "-") if option is None else option.flag
 
 
 def document_of(options: Mapping[str, Any]) -> Document:
@@ -62,17 +61,12 @@ def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:
         return [(("endpoints", 0, name), value)]
     if name == "endpoints":
         return _endpoints(value)
-    if name in ANSWER:
-        return [(("answer", name), value)]
-    if name in RETRY:
-        return [(("retry", name), value)]
-    if name in PARAMS:
-        return [(("params", name), value)]
     if name in ("param", "params"):
         return [(("params", key), part) for key, part in _pairs(value, "=", _json).items()]
-    if name == "answer":
-        return [(("answer", "schema"), value)]
-    return [((name,), value)]
+    option = BY_NAME.get(name)
+    if option is None or not option.key or not option.python:
+        return [((name,), value)]
+    return [(tuple(option.key.split(".")), value)]
 
 
 def _models(value: Any) -> list[tuple[Path, Any]]:
