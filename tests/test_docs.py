@@ -82,3 +82,26 @@ def test_no_picture_names_a_folder_of_the_machine_that_drew_it(picture: Path) ->
     written = re.findall(r">([^<>]*)</(?:text|title)>", picture.read_text(encoding="utf-8"))
     assert written
     assert [text for text in written if re.search(r"(?:^|[\s('\"])/[\w.-]+/", text)] == []
+
+
+PACKAGE = ROOT / "src" / "rowmill"
+BUILT_PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *sorted(ROOT.glob("docs/explanation/*.md"))]
+
+
+def named_files(page: Path) -> list[str]:
+    """Files of the tree that a page names; of a table of moves only where they are now."""
+    text = page.read_text(encoding="utf-8")
+    if page.name == "moved.md":
+        text = "\n".join(line.split("|")[2] for line in text.splitlines() if line.startswith("| `"))
+    return re.findall(r"`([\w./-]+\.(?:py|sql|toml))`", text)
+
+
+@pytest.mark.parametrize("page", BUILT_PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_about_the_tree_names_is_there(page: Path) -> None:
+    missing = [name for name in named_files(page) if not ((PACKAGE / name).exists() or (ROOT / name).exists())]
+    assert missing == []
+
+
+def test_the_map_of_moves_names_where_modules_are() -> None:
+    page = ROOT / "docs" / "explanation" / "moved.md"
+    assert not page.exists() or len(named_files(page)) > 100
