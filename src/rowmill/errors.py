@@ -18,8 +18,9 @@ Exceptions mean that the job cannot go on.  A row that ends badly is data, not a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
+import signal
+from collections.abc import Mapping, Sequence
+from enum import IntEnum, StrEnum
 
 
 class RowmillError(Exception):
@@ -130,3 +131,34 @@ class StopReason(StrEnum):
     DECLINED = "declined"  # the user did not approve of the quote
     INTERRUPTED = "interrupted"  # SIGINT
     TERMINATED = "terminated"  # SIGTERM
+
+
+class ExitCode(IntEnum):
+    """How the process ends."""
+
+    FINISHED = 0
+    BUG = 1
+    NOTHING_SENT = 2  # a JobError
+    BAD_ROWS = 3  # finished, and some rows ended badly
+    STOPPED = 4
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+SIGNAL_REASONS: Mapping[int, StopReason] = {
+    signal.SIGINT: StopReason.INTERRUPTED,
+    signal.SIGTERM: StopReason.TERMINATED,
+}
+
+
+def exit_code(reason: StopReason, *, has_bad_rows: bool = False) -> ExitCode:
+    """The process's exit code after a run."""
+    match reason:
+        case StopReason.FINISHED:
+            return ExitCode.BAD_ROWS if has_bad_rows else ExitCode.FINISHED
+        case StopReason.INTERRUPTED:
+            return ExitCode.INTERRUPTED
+        case StopReason.TERMINATED:
+            return ExitCode.TERMINATED
+        case _:
+            return ExitCode.STOPPED

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from rowmill.engine.rate_gate import request_max_tokens
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.records import Message, Request, Usage
 from rowmill.runner.setup.endpoints import resolve_endpoints
-from rowmill.runner.setup.pricing import max_tokens_of, odd_prices, priced, worst_case_of
+from rowmill.runner.setup.pricing import answer_limit, odd_prices, priced, worst_case_of
 
 TODAY = date(2026, 11, 1)
 
@@ -83,7 +84,7 @@ def test_a_budget_with_a_price_and_a_limit_is_accepted() -> None:
 def test_the_larger_of_two_limits_of_tokens_counts() -> None:
     made = job("vllm/m", params={"max_tokens": 5, "max_completion_tokens": 9})
     [endpoint] = resolve_endpoints(made)
-    assert max_tokens_of(made, endpoint) == 9
+    assert answer_limit(made, endpoint) == 9
 
 
 def test_the_worst_case_is_a_token_a_byte_and_all_of_the_output() -> None:
@@ -108,3 +109,20 @@ def test_an_odd_price_is_told_with_its_endpoint() -> None:
     made = job("vllm/m", price={"input": 2.5, "output": 10, "unit": "token"})
     [words] = odd_prices(resolve_endpoints(made))
     assert words.startswith("vllm/m: price.input of 2.5 for one token")
+
+
+@pytest.mark.parametrize(
+    ("params", "limit"),
+    [
+        ({}, None),
+        ({"max_tokens": 5}, 5),
+        ({"max_completion_tokens": 9}, 9),
+        ({"max_tokens": 5, "max_completion_tokens": 9}, 9),
+        ({"max_tokens": 9, "max_completion_tokens": 5}, 9),
+        ({"max_tokens": "{{ most }}", "max_completion_tokens": 5}, 5),
+    ],
+)
+def test_rates_and_budget_reckon_with_the_same_limit_of_tokens(params: dict[str, object], limit: int | None) -> None:
+    [endpoint] = resolve_endpoints(job("vllm/m", params=params))
+    assert answer_limit(job("vllm/m", params=params), endpoint) == limit
+    assert request_max_tokens(Request([Message("user", "x")], params)) == limit

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rowmill.api.options import Path, Prompt, make_job
 from rowmill.api.result import Result, named_statuses
-from rowmill.errors import JobError, StopReason
+from rowmill.errors import JobError, StopReason, exit_code
+from rowmill.job.version import ON_CHANGE
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -90,13 +91,13 @@ def raise_signal(reason: StopReason) -> None:
     if reason is StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     if reason is StopReason.TERMINATED:
-        raise SystemExit(143)
+        raise SystemExit(exit_code(reason))
 
 
 def chosen_on_change(options: Mapping[str, Any]) -> str | None:
     """`keep`, `rerun` or None; raises JobError for anything else."""
     choice = options.get("on_change")
-    if choice not in (None, "keep", "rerun"):
+    if choice not in (None, *ON_CHANGE):
         raise JobError(f"on_change: must be 'keep' or 'rerun', not {choice!r}")
     return choice
 

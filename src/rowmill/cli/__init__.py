@@ -15,8 +15,9 @@ import typer
 from typer.exceptions import TyperException
 
 from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
-from rowmill.cli.terminal import NOTHING_SENT, guarded, say
+from rowmill.cli.terminal import guarded, say
 from rowmill.core.measures.gc_threshold import rare_collections
+from rowmill.errors import ExitCode
 
 app = typer.Typer(
     name="rowmill",
@@ -76,10 +77,10 @@ def _call(arguments: list[str]) -> int:
     except typer.Exit as leaving:
         return leaving.exit_code
     except typer.Abort:
-        return NOTHING_SENT
+        return ExitCode.NOTHING_SENT
     except TyperException as error:
         say(*_usage_words(error))
-        return NOTHING_SENT
+        return ExitCode.NOTHING_SENT
     return 0
 
 

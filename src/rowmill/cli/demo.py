@@ -13,6 +13,7 @@ import typer
 
 from rowmill.cli.options import Quiet
 from rowmill.cli.terminal import say
+from rowmill.core.shortening import shortened
 from rowmill.errors import JobError
 
 if TYPE_CHECKING:
@@ -90,12 +91,13 @@ def _table(records: Sequence[Mapping[str, Any]]) -> Table:
         latency = record.get("_latency_s")
         cells = [record.get("_row"), record.get("text"), record.get("label"), record.get("sentiment")]
         cells += [record.get("_status"), "" if latency is None else f"{latency:.2f} s"]
-        table.add_row(*(Text(_shortened(printable(" ".join(str(cell).split())))) for cell in cells))
+        table.add_row(
+            *(
+                Text(shortened(printable(" ".join(str(cell).split())), TEXT_CHARS, "\N{HORIZONTAL ELLIPSIS}"))
+                for cell in cells
+            )
+        )
     return table
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def _closing(records: Sequence[Mapping[str, Any]], job_file: str, output: str) -> list[str]:

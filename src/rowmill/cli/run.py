@@ -67,7 +67,9 @@ def _approve(yes: bool, *, may_spend: bool) -> Callable[[Quote], bool] | None:
 
 def check_on_change(on_change: str | None) -> None:
     """Raises JobError for anything but keep and rerun."""
-    if on_change not in (None, "keep", "rerun"):
+    from rowmill.job.version import ON_CHANGE
+
+    if on_change not in (None, *ON_CHANGE):
         raise JobError(f"--on-change: must be keep or rerun, not '{on_change}'")
 
 

@@ -9,12 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowmill.errors import JobError, RowmillError, StoreFullError
-
-BUG = 1
-NOTHING_SENT = 2
-STOPPED = 4
-INTERRUPTED = 130
+from rowmill.errors import ExitCode, JobError, RowmillError, StoreFullError
 
 
 def can_ask() -> bool:
@@ -53,18 +48,18 @@ def guarded(work: Callable[[], int]) -> int:
     except RowmillError as error:
         for fault in error.faults if isinstance(error, JobError) else [str(error)]:
             say(f"rowmill: error: {fault}")
-        return STOPPED if isinstance(error, StoreFullError) else NOTHING_SENT
+        return ExitCode.STOPPED if isinstance(error, StoreFullError) else ExitCode.NOTHING_SENT
     except BrokenPipeError:
         _silence_stdout()
         return 0
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception:
         import traceback
 
         traceback.print_exc()
         say("rowmill: error: this is a bug in Rowmill; please report it with the lines above")
-        return BUG
+        return ExitCode.BUG
 
 
 def _silence_stdout() -> None:

@@ -12,6 +12,7 @@ from rowmill.core.limits.rate import Limits, RateLimiter, Reservation
 from rowmill.core.limits.ratelimit_headers import Announcements, announce_nothing
 from rowmill.core.limits.token_estimate import TokenEstimate
 from rowmill.core.replies.steps import RowState
+from rowmill.core.requests.max_tokens import max_tokens_of
 from rowmill.ports import Clock
 from rowmill.records import Request, Usage
 
@@ -132,7 +133,7 @@ class RateGate:
         assert state.request is not None
         state.request_bytes = request_bytes(state.request)
         limit = self._limiter.limits.tokens_per_min
-        state.need = self._estimate.need(state.request_bytes, max_tokens_of(state.request), limit)
+        state.need = self._estimate.need(state.request_bytes, request_max_tokens(state.request), limit)
 
     def _try(self, state: RowState) -> float | None:
         assert state.need is not None
@@ -173,12 +174,8 @@ def request_bytes(request: Request) -> int:
     return total
 
 
-def max_tokens_of(request: Request) -> int | None:
+def request_max_tokens(request: Request) -> int | None:
     """The most tokens that the request lets the model answer with, where it says."""
     if request.body is not None:
         return request.body.max_tokens
-    for name in ("max_tokens", "max_completion_tokens"):
-        limit = request.params.get(name)
-        if isinstance(limit, int):
-            return limit
-    return None
+    return max_tokens_of(request.params)

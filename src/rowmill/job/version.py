@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from rowmill.core.shortening import shortened
 from rowmill.job.model import EndpointSpec, Job, effective_params, endpoint_names
+
+ON_CHANGE = ("keep", "rerun")
+SHOWN_CHARS = 60
 
 Definition = Mapping[str, Any]
 
@@ -113,7 +117,7 @@ def _show(params: Mapping[str, Any], name: str) -> str:
     if name not in params:
         return "not set"
     text = json.dumps(params[name], ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shortened(text, SHOWN_CHARS)
 
 
 def _schema(old: Any, new: Any) -> list[str]:

@@ -20,6 +20,7 @@ from rowmill.core.replies import failures
 from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.core.requests.prompts import Prompt
 from rowmill.core.rows import codec
+from rowmill.core.shortening import shortened
 from rowmill.errors import FailureKind
 from rowmill.providers.threads import Threads
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row
@@ -328,4 +329,4 @@ def _body_of(error: Exception, response: Any) -> bytes:
 def _worded(error: Exception) -> str:
     text = " ".join(str(error).split())
     words = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return words if len(words) <= MESSAGE_CHARS else words[: MESSAGE_CHARS - 3] + "..."
+    return shortened(words, MESSAGE_CHARS)

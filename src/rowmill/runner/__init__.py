@@ -8,7 +8,8 @@ from __future__ import annotations
 from rowmill.runner.commands.arun import arun
 from rowmill.runner.commands.check import CheckReport, check
 from rowmill.runner.commands.quote import quote_job
-from rowmill.runner.commands.run import retry, run
+from rowmill.runner.commands.retry import retry
+from rowmill.runner.commands.run import run
 from rowmill.runner.commands.status import rows, status
 from rowmill.runner.commands.tune import TuneReport, TuneRules, tune
 from rowmill.runner.maps.prompt_map import MapRules, MapRun, prepared_map

@@ -11,6 +11,8 @@ from unicodedata import east_asian_width
 
 import msgspec
 
+from rowmill.core.shortening import shortened
+
 MOST_CLASSES = 50
 OTHER = "(other)"
 
@@ -163,8 +165,7 @@ def _text(value: object) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LABEL_CHARS else text[: _LABEL_CHARS - 3] + "..."
+    return shortened(" ".join(text.split()), _LABEL_CHARS)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rowmill.core.limits.retry_after import asked_wait_s, retry_after_s
+from rowmill.core.shortening import shortened
 from rowmill.errors import FailureKind
 from rowmill.records import Failure
 
@@ -272,8 +273,7 @@ def excerpt(body: bytes) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _MESSAGE_CHARS else text[: _MESSAGE_CHARS - 3] + "..."
+    return shortened(" ".join(text.split()), _MESSAGE_CHARS)
 
 
 # --- faults of the network, made by transports; `origin` is host:port, never more of the URL ----------------

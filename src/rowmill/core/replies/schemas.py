@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rowmill.core.shortening import shortened
 from rowmill.errors import JobError
 
 _TYPES = {
@@ -69,7 +70,7 @@ class AnswerSchema:
     def _fault(self, value: Any) -> str:
         first = next(iter(self._validator.iter_errors(value)))
         text = f"{_place(first.instance_path)}: {first.message}"
-        return text if len(text) <= _FAULT_CHARS else text[: _FAULT_CHARS - 3] + "..."
+        return shortened(text, _FAULT_CHARS)
 
 
 def compile_schema(spec: Mapping[str, Any] | str) -> AnswerSchema:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rowmill.core.requests.prompts import Prompt, TemplateFault
 from rowmill.core.rows.chunks import encode_json
+from rowmill.core.shortening import shortened
 from rowmill.records import Body, Request, Row
 
 ID = "custom_id"
@@ -133,4 +134,4 @@ def _not_there(values: Mapping[str, object], name: str, wanted: str) -> str:
 
 def _shown(value: object) -> str:
     text = repr(value) if isinstance(value, str) else encode_json(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return shortened(text, 60)

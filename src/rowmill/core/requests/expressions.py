@@ -23,6 +23,7 @@ from rowmill.core.requests.prompts import (
     sandbox,
     used_columns,
 )
+from rowmill.core.shortening import shortened
 from rowmill.errors import JobError
 from rowmill.records import Row
 
@@ -57,8 +58,7 @@ def compile_expression(
             words = str(error) or type(error).__name__
             if isinstance(error, UndefinedError):
                 words += f"; the row has {', '.join(values)}"
-            shown = shown if len(shown) <= 200 else shown[:197] + "..."
-            raise JobError(f"{prefix}fails on the row {shown}: {words}{advice(error)}") from None
+            raise JobError(f"{prefix}fails on the row {shortened(shown, 200)}: {words}{advice(error)}") from None
 
     return holds, columns
 

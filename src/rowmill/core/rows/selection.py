@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rowmill.core.sampling import Reservoir
 from rowmill.errors import SourceError
 from rowmill.ports import Chunk
 
@@ -46,17 +47,14 @@ def select(
 def draw(indices: Iterable[int], size: int, seed: int) -> list[int]:
     """Up to `size` of the indices, each set and each order of them equally likely; the same for the same seed.
 
-    Reads once, in memory for `size` numbers (Vitter's algorithm R).
+    Reads once, in memory for `size` numbers.
     """
     chance = random.Random(seed)
-    drawn: list[int] = []
-    for seen, index in enumerate(indices):
-        if seen < size:
-            drawn.append(index)
-        elif (place := int(chance.random() * (seen + 1))) < size:
-            drawn[place] = index
-    chance.shuffle(drawn)
-    return drawn
+    drawn = Reservoir[int](size, lambda seen: int(chance.random() * seen))
+    for index in indices:
+        drawn.add(index)
+    chance.shuffle(drawn.items)
+    return drawn.items
 
 
 def keep(chunks: Iterable[Chunk], wanted: Callable[[int], bool]) -> Iterator[Chunk]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rowmill.core.pricing.quote import Lengths, Pace, Quote, Sampled, quote
+from rowmill.core.sampling import Reservoir
 from rowmill.errors import JobError, StopReason
 from rowmill.job import Job
 from rowmill.observers.summary import where
@@ -132,9 +133,8 @@ class Pilot:
         return Pace(max(slots, 1), _sum_of(rpm), _sum_of(tpm))
 
     def _draw(self, rows: int) -> None:
-        """Reads the whole input once: the lengths of all rows, and a reservoir of `rows` of them (Vitter's R)."""
-        chance = random.Random(self._plan.job.seed)
-        reservoir: list[tuple[int, int]] = []
+        """Reads the whole input once: the lengths of all rows, and a sample of `rows` of them."""
+        sample = Reservoir[tuple[int, int]](rows, random.Random(self._plan.job.seed).randrange)
         lengths = self._lengths
         for chunk in open_input(self._plan).chunks:
             faults = chunk.faults
@@ -144,13 +144,8 @@ class Pilot:
                     continue
                 length = length_of(values)
                 lengths.add(length)
-                if len(reservoir) < rows:
-                    reservoir.append((index, length))
-                    continue
-                place = chance.randrange(lengths.rows)
-                if place < rows:
-                    reservoir[place] = (index, length)
-        self._picked = dict(reservoir)
+                sample.add((index, length))
+        self._picked = dict(sample.items)
 
     def _sampled(self) -> Iterator[Chunk]:
         picked = self._picked

@@ -19,14 +19,14 @@ from rowmill.core.measures.tuning import (
 )
 from rowmill.core.rows.selection import draw, keep
 from rowmill.engine.rate_gate import RateGate
-from rowmill.errors import JobError, StopReason
+from rowmill.errors import SIGNAL_REASONS, ExitCode, JobError, StopReason, exit_code
 from rowmill.job import Job
 from rowmill.ports import Observer
 from rowmill.runner.commands.meter import Meter
 from rowmill.runner.session.loop import SystemClock, leave, run_in_thread, signals
 from rowmill.runner.session.run_files import ensure_run_file
 from rowmill.runner.session.session import Session, Trial, most_in_flight
-from rowmill.runner.session.start import EXIT_CODES, SIGNAL_REASONS, Start
+from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, open_providers, redactor, resolve_endpoints
 from rowmill.runner.setup.plan import Plan, make_plan, open_input, watch_columns
 from rowmill.store import changes
@@ -202,7 +202,10 @@ class _Tuning:
     def report(self) -> TuneReport:
         """What there is so far."""
         advice = advise(self._steps)
-        code = EXIT_CODES.get(self._reason, 4) if self._reason is not None else 0 if advice is not None else 4
+        if self._reason is not None:
+            code = exit_code(self._reason)
+        else:
+            code = ExitCode.STOPPED if advice is None else ExitCode.FINISHED
         return TuneReport(self._steps, advice, code, self._message, self._rows_kept, str(self._plan.run_file))
 
     async def execute(self) -> None:

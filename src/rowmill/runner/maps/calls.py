@@ -19,7 +19,7 @@ from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.stats import Before, Tally
 from rowmill.engine.worker import RowRules
-from rowmill.errors import RowError, StopReason
+from rowmill.errors import SIGNAL_REASONS, RowError, StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer, Provider
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
@@ -29,7 +29,6 @@ from rowmill.runner.session.loop import SystemClock, run_in_thread, signals
 ITEM = "item"
 MISSING = object()
 IN_FLIGHT = 20
-SIGNALS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
 ROWS_AHEAD = 1000
 ROWS_PER_PIECE = 256
 
@@ -171,7 +170,7 @@ class Calls:
 
     def run(self) -> Called:
         """Executes on a loop of its own.  After a signal what is in flight is awaited."""
-        with signals(lambda number: self.stop(SIGNALS[number]), wanted=True):
+        with signals(lambda number: self.stop(SIGNAL_REASONS[number]), wanted=True):
             return run_in_thread(self.execute)
 
     async def execute(self) -> Called:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from rowmill.core.measures.gc_threshold import rare_collections
-from rowmill.errors import StopReason
+from rowmill.errors import SIGNAL_REASONS, StopReason, exit_code
 
 T = TypeVar("T")
 
@@ -121,4 +121,4 @@ def leave(number: int) -> None:
     """What a signal does while no engine runs."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    raise Terminated(128 + number)
+    raise Terminated(exit_code(SIGNAL_REASONS[number]))

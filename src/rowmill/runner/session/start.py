@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from rowmill.core.names.files import is_remote
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
-from rowmill.errors import ChangedError, DatabaseError, OutputError, StopReason
+from rowmill.errors import SIGNAL_REASONS, ChangedError, DatabaseError, OutputError, StopReason, exit_code
 from rowmill.events import Event, Notice
 from rowmill.io.files import exists
 from rowmill.io.sinks import translated
@@ -30,9 +30,6 @@ from rowmill.runner.setup.versions import decide, find_change
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import Writer, most_uncommitted
-
-SIGNAL_REASONS = {2: StopReason.INTERRUPTED, 15: StopReason.TERMINATED}
-EXIT_CODES: Mapping[StopReason, int] = {StopReason.INTERRUPTED: 130, StopReason.TERMINATED: 143}
 
 
 class Ended(NamedTuple):
@@ -235,7 +232,7 @@ class Start:
         idle = reason is StopReason.FINISHED and figures.done > 0 and figures.session_rows == 0
         return replace(
             self.stopped(Ended(session, reason, message)),
-            exit_code=exit_code(reason, counts),
+            exit_code=exit_code(reason, has_bad_rows=any(n for status, n in counts.items() if status not in GOOD)),
             figures=figures,
             output=output,
             failures=failures,
@@ -248,7 +245,7 @@ class Start:
         """The result of a start that writes no output."""
         return Result(
             reason=ended.reason,
-            exit_code=exit_code(ended.reason, {}),
+            exit_code=exit_code(ended.reason),
             message=ended.message,
             figures=ended.session.figures(),
             output=None,
@@ -299,13 +296,6 @@ def _fallback_words(answer: AnswerSpec) -> str:
 def _choice_words(job: Job) -> str:
     seed = None if job.sample is None else job.seed
     return json.dumps([job.where, job.sample, seed, job.limit], ensure_ascii=False)
-
-
-def exit_code(reason: StopReason, counts: Mapping[str, int]) -> int:
-    """The process's exit code; see CONTRACT."""
-    if reason is StopReason.FINISHED:
-        return 3 if any(number for status, number in counts.items() if status not in GOOD) else 0
-    return EXIT_CODES.get(reason, 4)
 
 
 S = TypeVar("S", bound=Start)

@@ -8,7 +8,8 @@ from datetime import date
 
 from rowmill.core.pricing.prices import Price, implausible, price_of
 from rowmill.core.requests.expressions import is_template
-from rowmill.engine.rate_gate import max_tokens_of as request_max_tokens
+from rowmill.core.requests.max_tokens import MAX_TOKENS_NAMES, max_tokens_of
+from rowmill.engine.rate_gate import request_max_tokens
 from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.job.model import effective_params
@@ -46,7 +47,7 @@ def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
                 f"budget_usd: the price of {endpoint.name} is unknown; state it in a job file, in USD for a million "
                 f"tokens: endpoints: [{{model: {endpoint.name}, price: {{input: 0.15, output: 0.6}}}}]"
             )
-        if max_tokens_of(job, endpoint) is None and not (_limits_each_row(job, endpoint) or job.is_batch):
+        if answer_limit(job, endpoint) is None and not (_limits_each_row(job, endpoint) or job.is_batch):
             faults.append(
                 f"budget_usd: {endpoint.name} needs a limit on the tokens of an answer; give --max-tokens, "
                 "or the key params.max_tokens"
@@ -55,22 +56,20 @@ def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
         raise JobError(*faults)
 
 
-def max_tokens_of(job: Job, endpoint: Endpoint) -> int | None:
+def answer_limit(job: Job, endpoint: Endpoint) -> int | None:
     """The most tokens that an answer may have, None where nothing limits it."""
-    params = effective_params(job, endpoint.spec)
-    stated = [params.get(name) for name in ("max_tokens", "max_completion_tokens")]
-    return max((limit for limit in stated if isinstance(limit, int)), default=None)
+    return max_tokens_of(effective_params(job, endpoint.spec))
 
 
 def _limits_each_row(job: Job, endpoint: Endpoint) -> bool:
     """Whether the limit on an answer's tokens depends on the row."""
     params = effective_params(job, endpoint.spec)
-    return any(is_template(params.get(name)) for name in ("max_tokens", "max_completion_tokens"))
+    return any(is_template(params.get(name)) for name in MAX_TOKENS_NAMES)
 
 
 def worst_case_of(job: Job, endpoint: Endpoint, body: Callable[[Request], bytes]) -> Callable[[Request], float] | None:
     """What a request may cost at most, from the bytes of its body; None where that is not known."""
-    price, max_tokens = endpoint.price, max_tokens_of(job, endpoint)
+    price, max_tokens = endpoint.price, answer_limit(job, endpoint)
     if price is None:
         return None
     if max_tokens is not None:
