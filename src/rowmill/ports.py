@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from rowmill.events import Event
-from rowmill.records import Attempt, Failure, Fault, Outcome, RawReply, Reply, Request
+from rowmill.records import Attempt, Failure, Fault, Outcome, RawReply, Reply, Request, Row
 
 
 class Clock(Protocol):
@@ -104,6 +104,64 @@ class Provider(Protocol):
         """Reads the key again; true when it has changed.  Raises JobError where it is gone."""
 
     async def close(self) -> None: ...
+
+
+class RequestBuilder(Protocol):
+    """Makes a row's request: of templates, of a batch file's body, or of the row itself."""
+
+    @property
+    def columns(self) -> frozenset[str] | None:
+        """The columns that what is sent depends on, None where it may be any."""
+
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """Raises JobError where a column that is needed is not among these."""
+
+    def request(self, row: Row, params: Mapping[str, object]) -> Request:
+        """What is asked about `row`.  Raises TemplateFault."""
+
+    def is_blank(self, row: Row) -> bool:
+        """Whether there is nothing to ask about."""
+
+
+class AnswerReader(Protocol):
+    """What makes an answer of a reply's text, and the columns that the answer has."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """(name, kind), kind one of string, number, integer, boolean, json."""
+
+    @property
+    def json_schema(self) -> Mapping[str, Any]:
+        """What servers are sent."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether the schema meets the rules of strict mode."""
+
+    def read(self, text: str) -> Mapping[str, Any] | str:
+        """The answer's columns, or what is wrong with the text."""
+
+
+class RowFeed(Protocol):
+    """Rows waiting for a worker: read ahead from a source, or a list that is there from the start."""
+
+    error: Exception | None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every row has been taken and no more will come."""
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """`listener` is called on the loop when rows have come or the end is known."""
+
+    def start(self) -> None:
+        """Begins; called on the running loop."""
+
+    def take(self) -> Row | None:
+        """The next row, None if none is here now."""
+
+    async def stop(self) -> None:
+        """Ends the reading."""
 
 
 class Store(Protocol):

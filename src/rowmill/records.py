@@ -106,17 +106,25 @@ class Body(Record, frozen=True):
     max_tokens: int | None
 
 
+class Item(Record, frozen=True):
+    """What a function is called with for one row, and that row's index."""
+
+    index: int
+    value: Any
+
+
 class Request(Record, frozen=True):
     """What is asked, in no provider's dialect.
 
     `params` are sent as they are.  `model` is None for the endpoint's own.  Where there is a `body`, it is sent, and
-    messages and parameters are not.
+    messages and parameters are not.  `item` is for a function, which takes neither.
     """
 
     messages: Sequence[Message]
     params: Mapping[str, object]
     body: Body | None = None
     model: str | None = None
+    item: Item | None = None
 
 
 class RawReply(Record, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rowmill.core.requests.batch_lines import PATHS, BatchBodies, batch_bodies, looks_like_batch
+from rowmill.core.requests.batch_lines import PATHS, BatchBodies, looks_like_batch
 from rowmill.core.requests.prompts import TemplateFault
 from rowmill.records import Body, Row
 
@@ -23,7 +23,7 @@ def made(
     **more: object,
 ) -> Body:
     line = {"custom_id": "a", "method": "POST", "url": url, "body": body, **more}
-    request = batch_bodies().request(Row(0, line), params or {})
+    request = BatchBodies().request(Row(0, line), params or {})
     assert request.body is not None
     return request.body
 
@@ -146,7 +146,7 @@ def test_a_model_that_is_not_named_is_left_to_the_endpoint() -> None:
 
 
 def test_a_budget_refuses_what_it_cannot_bound() -> None:
-    bodies = BatchBodies((), frozenset(), lambda body: None if body.max_tokens else "no limit")
+    bodies = BatchBodies(lambda body: None if body.max_tokens else "no limit")
     line = {"url": "/v1/chat/completions", "body": CHAT}
     with pytest.raises(TemplateFault, match="no limit"):
         bodies.request(Row(0, line), {})

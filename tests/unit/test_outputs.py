@@ -11,7 +11,15 @@ import pyarrow as pa
 import pytest
 
 from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk, TableChunk
-from rowmill.core.rows.outputs import AnswerColumn, Batch, OutputColumns, arrow_schema, failure_record, input_columns
+from rowmill.core.rows.outputs import (
+    AnswerColumn,
+    Batch,
+    OutputColumns,
+    arrow_batch,
+    arrow_schema,
+    failure_record,
+    input_columns,
+)
 from rowmill.errors import OutputError
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Outcome, Status
@@ -102,7 +110,7 @@ def test_a_row_without_an_answer_has_nulls() -> None:
     batch = Batch(TableChunk(range(1), ("a",), [[]], {0: Fault(2, "bad")}), [failed], OutputColumns(("a",), PLAIN))
     assert next(batch.records())["answer"] is None
     assert next(batch.rows())[:3] == [None, None, 0]
-    assert batch.arrow(arrow_schema([batch.chunk], batch.columns)).to_pylist()[0]["a"] is None
+    assert arrow_batch(batch, arrow_schema([batch.chunk], batch.columns)).to_pylist()[0]["a"] is None
 
 
 def test_a_failure_record_is_the_input_and_one_key() -> None:
@@ -148,7 +156,7 @@ def test_the_type_of_json_values_does_not_depend_on_their_order(values: list[Any
 def arrow_values(chunk: Chunk, name: str = "a") -> list[Any]:
     columns = OutputColumns((name,), ())
     outcomes = [outcome(index) for index in chunk.indices]
-    batch = Batch(chunk, outcomes, columns).arrow(arrow_schema([chunk], columns))
+    batch = arrow_batch(Batch(chunk, outcomes, columns), arrow_schema([chunk], columns))
     values: list[Any] = batch.column(name).to_pylist()
     return values
 
@@ -172,7 +180,7 @@ def test_arrow_types_are_kept() -> None:
     columns = OutputColumns(tuple(kinds), PLAIN)
     schema = arrow_schema([chunk], columns)
     assert [schema.field(name).type for name in kinds] == [column.type for column in kinds.values()]
-    batch = Batch(chunk, [outcome(0)], columns).arrow(schema)
+    batch = arrow_batch(Batch(chunk, [outcome(0)], columns), schema)
     assert batch.select(list(kinds)).columns == list(kinds.values())
 
 
@@ -182,7 +190,7 @@ def test_a_column_that_one_file_lacks_is_null_there() -> None:
     columns = OutputColumns(("a", "b", "n"), ())
     schema = arrow_schema([first, second], columns)
     assert schema.types[:3] == [pa.int64(), pa.string(), pa.int8()]
-    rows = [Batch(chunk, [outcome(0)], columns).arrow(schema).to_pylist()[0] for chunk in (first, second)]
+    rows = [arrow_batch(Batch(chunk, [outcome(0)], columns), schema).to_pylist()[0] for chunk in (first, second)]
     assert [(row["a"], row["b"], row["n"]) for row in rows] == [(1, None, None), (None, "x", 5)]
 
 
@@ -201,7 +209,7 @@ def test_answer_columns_have_the_type_of_their_kind_whatever_the_answer(kind: An
     answers = [b'{"v":"x"}', b'{"v":1}', b'{"v":true}', b'{"v":{"k":1}}', b"{}"]
     chunk = ObjectChunk(range(5), [{} for _ in answers])
     batch = Batch(chunk, [outcome(index, answer) for index, answer in enumerate(answers)], columns)
-    assert batch.arrow(arrow_schema([chunk], columns)).column("v").to_pylist() == expected
+    assert arrow_batch(batch, arrow_schema([chunk], columns)).column("v").to_pylist() == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("3.0", 3), ("3.5", None), (str(2**63), None), ("1e400", None)])
@@ -209,7 +217,7 @@ def test_an_integer_answer_that_is_none_becomes_null(text: str, expected: int | 
     columns = OutputColumns((), (AnswerColumn("v", "integer"),))
     chunk = ObjectChunk(range(1), [{}])
     batch = Batch(chunk, [outcome(0, b'{"v":%b}' % text.encode())], columns)
-    assert batch.arrow(arrow_schema([chunk], columns)).column("v").to_pylist() == [expected]
+    assert arrow_batch(batch, arrow_schema([chunk], columns)).column("v").to_pylist() == [expected]
 
 
 def test_a_schema_without_any_row_has_all_columns() -> None:
@@ -219,4 +227,4 @@ def test_a_schema_without_any_row_has_all_columns() -> None:
 def test_a_batch_without_any_finished_row_is_empty() -> None:
     chunk = TableChunk(range(1), ("a",), [["x"]])
     columns = OutputColumns(("a",), PLAIN)
-    assert Batch(chunk, [None], columns).arrow(arrow_schema([chunk], columns)).num_rows == 0
+    assert arrow_batch(Batch(chunk, [None], columns), arrow_schema([chunk], columns)).num_rows == 0

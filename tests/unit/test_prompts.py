@@ -16,7 +16,6 @@ from rowmill.core.requests.prompts import (
     Prompt,
     TemplateFault,
     as_text,
-    check_columns,
     compile_prompt,
 )
 from rowmill.errors import JobError
@@ -169,7 +168,7 @@ def test_a_missing_column_names_those_there_are(template: str) -> None:
 
 def test_an_unknown_column_is_refused_before_the_run() -> None:
     with pytest.raises(JobError) as caught:
-        check_columns(prompt("{{ txt }}{{ id }}{{ lable }}"), ["id", "label", "text"])
+        prompt("{{ txt }}{{ id }}{{ lable }}").check_columns(["id", "label", "text"])
     assert [fault.split(", ")[0] for fault in caught.value.faults] == [
         "the prompt uses the column `lable`; the input has label",
         "the prompt uses the column `txt`; the input has text",
@@ -183,7 +182,7 @@ def test_unknown_columns_are_refused_at_compiling_where_the_input_is_known() -> 
 
 def test_a_column_is_missing_even_when_other_templates_take_any() -> None:
     with pytest.raises(JobError, match="`b`"):
-        check_columns(prompt("{{ row }}", "{{ b }}"), ["a"])
+        prompt("{{ row }}", "{{ b }}").check_columns(["a"])
 
 
 @pytest.mark.parametrize(

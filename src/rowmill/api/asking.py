@@ -168,12 +168,12 @@ def _row_errors(run_file: Path) -> Iterator[RowError]:
 def _added_table(run_file: Path) -> pa.Table:
     import pyarrow as pa
 
-    from rowmill.core.rows.outputs import arrow_schema
+    from rowmill.core.rows.outputs import arrow_batch, arrow_schema
     from rowmill.runner.output.finished_rows import finished_rows
 
     with finished_rows(run_file, with_input=False) as found:
         schema = arrow_schema((), found.columns)
-        return pa.Table.from_batches([batch.arrow(schema) for batch in found.batches()], schema)
+        return pa.Table.from_batches([arrow_batch(batch, schema) for batch in found.batches()], schema)
 
 
 def _added_dicts(run_file: Path) -> Iterator[dict[str, Any]]:

@@ -87,16 +87,18 @@ class Result:
         """Finished rows as an Arrow table, with the types that a Parquet output has."""
         import pyarrow as pa
 
+        from rowmill.core.rows.outputs import arrow_batch
         from rowmill.runner.output.finished_rows import finished_rows
 
         with finished_rows(self.run_file) as found:
             schema = _schema(found)
-            return pa.Table.from_batches([batch.arrow(schema) for batch in found.batches()], schema)
+            return pa.Table.from_batches([arrow_batch(batch, schema) for batch in found.batches()], schema)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The same as a stream, for whatever reads Arrow: `polars.DataFrame(result)`, `pyarrow.table(result)`."""
         import pyarrow as pa
 
+        from rowmill.core.rows.outputs import arrow_batch
         from rowmill.runner.output.finished_rows import finished_rows
 
         with finished_rows(self.run_file) as found:
@@ -105,7 +107,7 @@ class Result:
         def batches() -> Iterator[pa.RecordBatch]:
             with finished_rows(self.run_file) as again:
                 for batch in again.batches():
-                    yield batch.arrow(schema)
+                    yield arrow_batch(batch, schema)
 
         return pa.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__(requested_schema)
 

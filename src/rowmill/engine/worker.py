@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from rowmill.core.pricing.attempt_cost import attempt_cost
-from rowmill.core.replies.answers import AnswerSchema, read_answer, repair_messages, reply_text
+from rowmill.core.replies.answers import read_answer, repair_messages, reply_text
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
-from rowmill.core.requests.prompts import Prompt, TemplateFault
+from rowmill.core.requests.prompts import TemplateFault
 from rowmill.engine.budget_gate import Purse
 from rowmill.engine.lane import Lane
 from rowmill.errors import FailureKind
-from rowmill.ports import Clock, Store
+from rowmill.ports import AnswerReader, Clock, RequestBuilder, Store
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
 
 EXCERPT_BYTES = 2000
@@ -35,9 +35,9 @@ class RowRules:
     reply's text before the schema does.
     """
 
-    prompt: Prompt
+    prompt: RequestBuilder
     params: Mapping[str, object]
-    schema: AnswerSchema | None
+    schema: AnswerReader | None
     retry: RetryRules
     empty: str = "send"
     address: Callable[[Row], tuple[Mapping[str, object], str | None]] | None = None

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from rowmill.core.replies import failures
-from rowmill.core.replies.schemas import AnswerSchema
-from rowmill.ports import Transport
+from rowmill.ports import AnswerReader, Transport
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
@@ -72,7 +71,7 @@ class AnthropicProvider:
         transport: Transport,
         endpoint: ResolvedEndpoint,
         credentials: Credentials,
-        schema: AnswerSchema | None = None,
+        schema: AnswerReader | None = None,
         *,
         unix_time: Callable[[], float] = time.time,
     ) -> None:
@@ -135,7 +134,7 @@ class AnthropicProvider:
         return request.messages, self._tool
 
 
-def _forced_tool(schema: AnswerSchema) -> Mapping[str, object] | None:
+def _forced_tool(schema: AnswerReader) -> Mapping[str, object] | None:
     """What makes the model call a tool with the answer, encoded once; None where no tool can take it."""
     if schema.json_schema.get("type") != "object":
         return None

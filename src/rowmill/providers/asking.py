@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rowmill.core.replies.schemas import AnswerSchema
+from rowmill.ports import AnswerReader
 from rowmill.records import Message
 
 
-def instruction(schema: AnswerSchema) -> str:
+def instruction(schema: AnswerReader) -> str:
     """The words that ask for an answer that fits a schema."""
     return f"Answer with JSON that matches this schema: {msgspec.json.encode(schema.json_schema).decode()}"
 

@@ -1,6 +1,6 @@
 """Calls a function or a LangChain Runnable as if it were an endpoint; must not know lanes, retries or run files.
 
-A row's item travels in the place of messages, and its value in the place of a body.
+A request carries the row's item, and the reply's body is what the function made of it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ import contextvars
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from rowmill.core.replies import failures
-from rowmill.core.replies.schemas import AnswerSchema
-from rowmill.core.requests.prompts import Prompt
 from rowmill.core.rows import codec
 from rowmill.core.shortening import shortened
 from rowmill.errors import FailureKind
 from rowmill.providers.threads import Threads
-from rowmill.records import Failure, Message, RawReply, Reply, Request, Row
+from rowmill.records import Failure, Item, RawReply, Reply, Request, Row
 
 SLOT_WAIT_S = 600.0
 ENDLESS_S = 86_400.0 * 29  # a longer deadline is none, and has no timer
@@ -31,47 +29,40 @@ MESSAGE_CHARS = 300
 _HEADERS: Mapping[str, str] = {}
 
 
-class Passed(tuple[Message, ...]):
-    """No messages, but one row's item on its way to a function."""
-
-    row: int
-    item: Any
-
-
-class Passing(Prompt):
-    """Stands where prompts are rendered: hands the row's item on.  `item_of` finds it in the row's values."""
-
-    def __init__(self, item_of: Callable[[Mapping[str, Any]], Any]) -> None:
-        super().__init__((), None)
-        object.__setattr__(self, "item_of", item_of)
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Hands the row's item on; implements `ports.RequestBuilder`.  `item_of` finds it in the row's values."""
 
     item_of: Callable[[Mapping[str, Any]], Any]
 
-    def render(self, row: Row) -> tuple[Message, ...]:
-        """See `Prompt`."""
-        passed = Passed()
-        passed.row = row.index
-        passed.item = self.item_of(row.values)
-        return passed
+    @property
+    def columns(self) -> None:
+        """An item may be made of any column."""
+        return None
+
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """None is needed."""
+
+    def request(self, row: Row, params: Mapping[str, object]) -> Request:
+        """The row's item."""
+        return Request((), params, item=Item(row.index, self.item_of(row.values)))
 
     def is_blank(self, row: Row) -> bool:
         """An item is never blank."""
         return False
 
 
-class AsItIs(AnswerSchema):
-    """Stands where answers are read: a function's value is valid as it is."""
+class AsItIs:
+    """A function's value is valid as it is; implements `ports.AnswerReader`."""
 
     __slots__ = ()
 
-    def __init__(self) -> None:
-        self._is_object = False
-        self.columns = (("answer", "json"),)
-        self.strict = False
-        self.json_schema: Mapping[str, Any] = {}
+    columns: tuple[tuple[str, str], ...] = (("answer", "json"),)
+    strict = False
+    json_schema: Mapping[str, Any] = {}
 
     def read(self, text: str) -> Mapping[str, Any] | str:
-        """See `AnswerSchema`.  A subclass of str stands as text, so that exports show it, with its class beside."""
+        """The value.  A subclass of str stands as text, so that exports show it, with its class beside."""
         return codec.readable(text) or {"answer": msgspec.Raw(text.encode())}
 
 
@@ -107,9 +98,9 @@ class CallableProvider:
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
         """Calls the function with the row's item."""
-        passed = request.messages
-        assert isinstance(passed, Passed)
-        item = (passed.row, passed.item) if self._takes_row else passed.item
+        passed = request.item
+        assert passed is not None
+        item = (passed.index, passed.value) if self._takes_row else passed.value
         started = time.perf_counter()
         try:
             if self._start is not None:
@@ -124,10 +115,10 @@ class CallableProvider:
                     left_s = timeout_s - (time.perf_counter() - started)
                     value = await self._awaited(lambda _: value, item, max(left_s, 0.001))
         except Exception as error:  # the caller's function may raise anything
-            return self._failed(passed.row, error, time.perf_counter() - started)
+            return self._failed(passed.index, error, time.perf_counter() - started)
         if self._outlet.errors:
-            self._outlet.errors.pop(passed.row, None)
-        body = self._outlet.write(passed.row, value)
+            self._outlet.errors.pop(passed.index, None)
+        body = self._outlet.write(passed.index, value)
         return RawReply(200, _HEADERS, body, time.perf_counter() - started)
 
     def read(self, raw: RawReply) -> Reply | Failure:

@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from rowmill.core.replies import failures
-from rowmill.core.replies.schemas import AnswerSchema
 from rowmill.core.requests.prompts import TemplateFault, compile_prompt
 from rowmill.errors import FailureKind, JobError
-from rowmill.ports import Transport
+from rowmill.ports import AnswerReader, Transport
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
@@ -66,7 +65,7 @@ class HttpProvider:
         transport: Transport,
         endpoint: ResolvedEndpoint,
         credentials: Credentials,
-        schema: AnswerSchema | None = None,
+        schema: AnswerReader | None = None,
         *,
         shape: HttpShape | None = None,
         unix_time: Callable[[], float] = time.time,

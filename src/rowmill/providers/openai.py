@@ -18,8 +18,7 @@ from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from rowmill.core.replies.schemas import AnswerSchema
-    from rowmill.ports import Transport
+    from rowmill.ports import AnswerReader, Transport
     from rowmill.providers.presets import ResolvedEndpoint
 
 OK = 200
@@ -40,7 +39,7 @@ class OpenAIProvider:
         transport: Transport,
         endpoint: ResolvedEndpoint,
         credentials: Credentials,
-        schema: AnswerSchema | None = None,
+        schema: AnswerReader | None = None,
         *,
         unix_time: Callable[[], float] = time.time,
     ) -> None:
@@ -105,7 +104,7 @@ def _head(model: str) -> bytes:
     return b'{"model":' + _encode(model) + b',"messages":'
 
 
-def _answer_format(structured: str, schema: AnswerSchema | None) -> tuple[dict[str, object] | None, str | None]:
+def _answer_format(structured: str, schema: AnswerReader | None) -> tuple[dict[str, object] | None, str | None]:
     """(response_format, words for the system message), None where not needed."""
     if schema is None:
         return None, None

@@ -14,6 +14,7 @@ import msgspec
 from rowmill.core.replies.failures import EXCERPT_CHARS
 from rowmill.core.replies.schemas import AnswerSchema, compile_schema, is_json_schema
 from rowmill.errors import FailureKind, JobError
+from rowmill.ports import AnswerReader
 from rowmill.records import Answer, Failure, Message, Reply, Status
 
 __all__ = [
@@ -39,7 +40,7 @@ _FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n?(.*?)\s*```\s*", re.DOTALL)
 
 
 def read_answer(
-    reply: Reply, schema: AnswerSchema | None, parse: Callable[[str], object] | None = None
+    reply: Reply, schema: AnswerReader | None, parse: Callable[[str], object] | None = None
 ) -> Answer | Failure:
     """Reads one reply.  Without a schema the answer is the text exactly as replied, reasoning taken off.
 
@@ -74,7 +75,7 @@ def read_answer(
     return Answer(read, reasoning)
 
 
-def _read(text: str, schema: AnswerSchema) -> Mapping[str, object] | str:
+def _read(text: str, schema: AnswerReader) -> Mapping[str, object] | str:
     """The strict parse first; then without a fence that wraps the whole reply."""
     read = schema.read(text)
     if isinstance(read, str) and "```" in text:
@@ -84,7 +85,7 @@ def _read(text: str, schema: AnswerSchema) -> Mapping[str, object] | str:
     return read
 
 
-def _parsed(text: str, parse: Callable[[str], object], schema: AnswerSchema | None) -> Mapping[str, object] | str:
+def _parsed(text: str, parse: Callable[[str], object], schema: AnswerReader | None) -> Mapping[str, object] | str:
     try:
         value = parse(text)
         if schema is not None:
@@ -96,7 +97,7 @@ def _parsed(text: str, parse: Callable[[str], object], schema: AnswerSchema | No
     return "parse gave nothing"
 
 
-def _parted(reply: Reply, schema: AnswerSchema | None) -> tuple[str | None, str | None]:
+def _parted(reply: Reply, schema: AnswerReader | None) -> tuple[str | None, str | None]:
     """Text and reasoning of a reply, wherever the server put them."""
     text, reasoning = reply.text, reply.reasoning or None
     if not text and reasoning and not reply.refusal and reply.finish_reason in (None, "stop"):
@@ -162,7 +163,7 @@ class Fallback:
 
 
 def compile_fallback(
-    value: object, schema: AnswerSchema | None, stands_in_for: Iterable[str] = (Status.INVALID,)
+    value: object, schema: AnswerReader | None, stands_in_for: Iterable[str] = (Status.INVALID,)
 ) -> Fallback:
     """Checks a fallback against the schema; raises JobError where it does not fit."""
     statuses = frozenset(stands_in_for)
@@ -173,7 +174,7 @@ def compile_fallback(
     return Fallback(_fallback_values(value, schema), frozenset(Status(status) for status in statuses))
 
 
-def _fallback_values(value: object, schema: AnswerSchema | None) -> Mapping[str, object]:
+def _fallback_values(value: object, schema: AnswerReader | None) -> Mapping[str, object]:
     if schema is None:
         text = value.get("answer") if isinstance(value, Mapping) and set(value) == {"answer"} else value
         if not isinstance(text, str):

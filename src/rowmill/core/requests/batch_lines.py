@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rowmill.core.requests.prompts import Prompt, TemplateFault
+from rowmill.core.requests.prompts import TemplateFault
 from rowmill.core.rows.chunks import encode_json
 from rowmill.core.shortening import shortened
 from rowmill.records import Body, Request, Row
@@ -45,16 +45,24 @@ def looks_like_batch(columns: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchBodies(Prompt):
-    """Stands where prompts are rendered: what is asked is the row's body.
+class BatchBodies:
+    """What is asked is the row's body; implements `ports.RequestBuilder`.
 
     Parameters of the job go over those of every body.  `unbounded` says why a body may not be sent under a budget.
     """
 
     unbounded: Callable[[Body], str | None] | None = None
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """What is sent."""
+        return frozenset(COLUMNS)
+
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """What a line lacks is that line's fault, and not the job's."""
+
     def request(self, row: Row, params: Mapping[str, object]) -> Request:
-        """See `Prompt`."""
+        """The body, checked.  Raises TemplateFault."""
         values = row.values
         path = _path(values)
         body = values.get("body")
@@ -76,11 +84,6 @@ class BatchBodies(Prompt):
     def is_blank(self, row: Row) -> bool:
         """A body is never blank."""
         return False
-
-
-def batch_bodies() -> BatchBodies:
-    """The prompt of a batch file."""
-    return BatchBodies((), frozenset(COLUMNS))
 
 
 def _path(values: Mapping[str, object]) -> str:

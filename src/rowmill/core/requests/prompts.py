@@ -1,7 +1,7 @@
 """Templates and a row -> messages.  Knows nothing of sending.
 
 Templates are Jinja2 in a sandbox.  They see the row's columns by name, `row` (all columns as a mapping, for
-odd names: `{{ row["Review Text"] }}`) and `_row` (the row's 0-based place).  A column that is itself called
+odd names: `{{ row["Review Text"] }}`) and `_row` (the row's 0-based index).  A column that is itself called
 `row` or `_row` is reached as `row["row"]`.  There are no other names: no globals, no includes.  Data is never
 evaluated.
 """
@@ -152,7 +152,7 @@ class _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Compiled templates; safe to use from several threads.
+    """Compiled templates; implements `ports.RequestBuilder`; safe to use from several threads.
 
     `columns` are those that the templates use, None where they may use any.
     """
@@ -167,6 +167,11 @@ class Prompt:
     def request(self, row: Row, params: Mapping[str, object]) -> Request:
         """What is asked about `row`.  Raises TemplateFault."""
         return Request(self.render(row), params)
+
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """Raises JobError for a template that names a column that is not among `columns`."""
+        named: set[str] = set().union(*(template.columns or () for template in self.templates))
+        check_names(named, tuple(columns), "the prompt")
 
     def is_blank(self, row: Row) -> bool:
         """Whether every column that the templates use is null or blank (and there is one)."""
@@ -194,15 +199,8 @@ def compile_prompt(messages: Sequence[Message], columns: Iterable[str] | None = 
         used = None if used is None or template.columns is None else used | template.columns
     prompt = Prompt(tuple(compiled), None if used is None else frozenset(used))
     if known is not None:
-        check_columns(prompt, known)
+        prompt.check_columns(known)
     return prompt
-
-
-def check_columns(prompt: Prompt, columns: Iterable[str]) -> None:
-    """Raises JobError for a template that names a column that is not among `columns`."""
-    known = tuple(columns)
-    named: set[str] = set().union(*(template.columns or () for template in prompt.templates))
-    check_names(named, known, "the prompt")
 
 
 def check_names(named: Iterable[str], known: Sequence[str], user: str) -> None:
@@ -245,7 +243,7 @@ def _compile(message: Message, known: Sequence[str] | None) -> _Compiled:
 def _join(texts: list[str], holes: Sequence[tuple[int, str]], known: Sequence[str] | None, row: Row) -> str:
     """Renders a template that is only text and columns, ten times faster than Jinja would.
 
-    `holes` are places in `texts` and the columns that go there.
+    `holes` are indices of `texts` and the columns that go there.
     """
     values = row.values
     filled = texts.copy()
@@ -294,8 +292,8 @@ def checked_tree(text: str) -> nodes.Template:
         tree = environment.parse(text)
         environment.compile(text)
     except TemplateSyntaxError as error:
-        place = f"line {error.lineno} of the template: " if text.count("\n") else ""
-        raise JobError(f"{place}{error.message}{_syntax_advice(text)}") from None
+        line = f"line {error.lineno} of the template: " if text.count("\n") else ""
+        raise JobError(f"{line}{error.message}{_syntax_advice(text)}") from None
     except TemplateError as error:
         raise JobError(str(error)) from None
     except (RecursionError, ValueError, OverflowError, SyntaxError):

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rowmill.core.names.databases import DatabaseUrl, Kind, Table, Target, WriteReceipt, bad_ids, listed, quoted
-from rowmill.core.rows.outputs import Batch, OutputColumns, arrow_schema
+from rowmill.core.rows.outputs import Batch, OutputColumns, arrow_batch, arrow_schema
 from rowmill.errors import DatabaseError, OutputError
 from rowmill.ports import Chunk
 
@@ -111,7 +111,7 @@ class TableSink:
 
     def write(self, batch: Batch) -> None:
         """Appends the batch's rows."""
-        converted = batch.arrow(self._schema)
+        converted = arrow_batch(batch, self._schema)
         self._waiting.append(converted)
         self._rows += converted.num_rows
         rows = sum(one.num_rows for one in self._waiting)

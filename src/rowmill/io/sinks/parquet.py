@@ -7,7 +7,7 @@ import contextlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rowmill.core.rows.outputs import Batch
+from rowmill.core.rows.outputs import Batch, arrow_batch
 from rowmill.errors import OutputError
 from rowmill.io.sinks.atomic import AtomicFile
 from rowmill.io.sinks.settings import SinkSettings
@@ -32,7 +32,7 @@ class ParquetSink:
 
     def write(self, batch: Batch) -> None:
         """Appends the batch's rows."""
-        converted = batch.arrow(self._schema)
+        converted = arrow_batch(batch, self._schema)
         self._waiting.append(converted)
         self._waiting_rows += converted.num_rows
         self._waiting_bytes += converted.nbytes

@@ -11,14 +11,13 @@ from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.core.names.databases import database_url, is_database, make_target
 from rowmill.core.names.files import default_run_file, without_file_scheme
 from rowmill.core.replies.accuracy import Accuracy
-from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.rows.outputs import Batch, failure_record
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.errors import JobError, OutputError, RunFileError
 from rowmill.io.sinks import check_target, check_writable, format_of, remove
 from rowmill.io.sinks.jsonl import JsonLinesFile
 from rowmill.job import Job, apply_overrides
-from rowmill.ports import Chunk, Sink
+from rowmill.ports import AnswerReader, Chunk, Sink
 from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.output.batch_results import write_results
 from rowmill.runner.output.destinations import Destination, FileDestination, TableDestination
@@ -140,7 +139,7 @@ def write_output(
 
     `reread` reads the stored replies anew; `accuracy` counts the answers of rows that ended ok.
     """
-    schema: AnswerSchema | None = job.answer.compiled if job.answer else None
+    schema: AnswerReader | None = job.answer.compiled if job.answer else None
     totals = reader.totals()
     columns = columns_of(job, schema, reader.columns(), reasoning=totals.reasoning, duplicates=totals.duplicates)
     columns.check()

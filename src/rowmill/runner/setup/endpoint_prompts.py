@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from rowmill.core.requests.batch_lines import batch_bodies
+from rowmill.core.requests.batch_lines import BatchBodies
 from rowmill.core.requests.expressions import compile_expression
-from rowmill.core.requests.prompts import Columns, Prompt, check_columns, check_names, compile_prompt
+from rowmill.core.requests.prompts import Columns, check_names, compile_prompt
 from rowmill.core.requests.routing import Route, Router
 from rowmill.core.requests.row_params import Address, compile_address
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import effective_params
 from rowmill.job.python_model import python_function
+from rowmill.ports import RequestBuilder
 from rowmill.providers.presets import load_presets
 from rowmill.records import Request, Row
 
@@ -24,7 +25,7 @@ from rowmill.records import Request, Row
 class Ask:
     """One endpoint's prompt and parameters; `address` where parameters or model depend on the row."""
 
-    prompt: Prompt
+    prompt: RequestBuilder
     params: Mapping[str, object]
     address: Address | None = None
     parse: Callable[[str], object] | None = None
@@ -62,7 +63,7 @@ class Asks:
         """Raises JobError for a column that the input does not have."""
         faults: list[str] = []
         for ask in self.each:
-            gather(faults, partial(check_columns, ask.prompt, columns))
+            gather(faults, partial(ask.prompt.check_columns, columns))
             if ask.address is not None:
                 gather(faults, partial(check_names, ask.address.columns or (), columns, "a parameter"))
         for place, used in self.when_columns.items():
@@ -77,11 +78,11 @@ def compile_asks(job: Job) -> Asks:
     asks: list[Ask] = []
     routes: list[Route] = []
     when_columns: dict[int, Columns | None] = {}
-    shared: dict[object, Prompt] = {}
+    shared: dict[object, RequestBuilder] = {}
     for place, endpoint in enumerate(job.endpoints):
         messages = job.messages_of(endpoint)
         if messages not in shared:
-            prompt = batch_bodies() if job.is_batch else gather(faults, partial(compile_prompt, messages))
+            prompt = BatchBodies() if job.is_batch else gather(faults, partial(compile_prompt, messages))
             if prompt is not None:
                 shared[messages] = prompt
         made = gather(faults, partial(_addressed, job, endpoint))

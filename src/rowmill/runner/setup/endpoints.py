@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.limits.token_estimate import TokenEstimate
 from rowmill.core.pricing.prices import Price
-from rowmill.core.replies.answers import AnswerSchema
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.errors import JobError
 from rowmill.io.http import open_transport
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import endpoint_names
-from rowmill.ports import Clock, Provider
+from rowmill.ports import AnswerReader, Clock, Provider
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 from rowmill.records import Failure, RawReply, Request
@@ -167,7 +166,7 @@ def redactor(endpoints: Sequence[Endpoint]) -> Redact:
 
 @asynccontextmanager
 async def open_providers(
-    job: Job, schema: AnswerSchema | None, endpoints: Sequence[Endpoint]
+    job: Job, schema: AnswerReader | None, endpoints: Sequence[Endpoint]
 ) -> AsyncIterator[list[WritingProvider]]:
     """One provider an endpoint, in order; everything is closed at the end."""
     async with AsyncExitStack() as stack:
@@ -179,7 +178,7 @@ async def open_providers(
         yield providers
 
 
-async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack: AsyncExitStack) -> WritingProvider:
+async def _open(job: Job, schema: AnswerReader | None, endpoint: Endpoint, stack: AsyncExitStack) -> WritingProvider:
     if endpoint.given is not None:
         return endpoint.given
     transport = open_transport(
@@ -193,7 +192,7 @@ async def _open(job: Job, schema: AnswerSchema | None, endpoint: Endpoint, stack
     return make_provider(transport, endpoint, schema)
 
 
-def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerSchema | None) -> WritingProvider:
+def make_provider(transport: Transport, endpoint: Endpoint, schema: AnswerReader | None) -> WritingProvider:
     """The provider that speaks the endpoint's dialect; for the embedded model the one that reads its replies."""
     if endpoint.batch:
         from rowmill.providers.openai_bodies import BatchProvider

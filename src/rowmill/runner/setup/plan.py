@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.core.names.databases import DatabaseUrl, Target, name_faults
-from rowmill.core.replies.answers import AnswerSchema
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
-from rowmill.core.requests.prompts import Prompt, check_columns
 from rowmill.core.requests.routing import Route, Router
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.core.rows.outputs import AnswerColumn, OutputColumns
@@ -24,7 +22,7 @@ from rowmill.io.sources import open_database, open_source
 from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
-from rowmill.ports import Chunk, Source
+from rowmill.ports import AnswerReader, Chunk, RequestBuilder, Source
 from rowmill.runner.setup.endpoint_prompts import Ask, Asks, compile_asks, gather
 from rowmill.store.ids import unique_ids
 
@@ -38,8 +36,8 @@ class Plan:
     """
 
     job: Job
-    prompt: Prompt
-    schema: AnswerSchema | None
+    prompt: RequestBuilder
+    schema: AnswerReader | None
     names: Sequence[str] | None
     output: str
     run_file: Path
@@ -67,7 +65,7 @@ class Plan:
         if self.asks is not None:
             self.asks.check(columns)
         else:
-            check_columns(self.prompt, columns)
+            self.prompt.check_columns(columns)
 
     @property
     def target(self) -> Target | None:
@@ -136,7 +134,7 @@ def _not_for_batch(job: Job) -> list[str]:
 
 def columns_of(
     job: Job,
-    schema: AnswerSchema | None,
+    schema: AnswerReader | None,
     inputs: Sequence[str],
     *,
     reasoning: bool = False,

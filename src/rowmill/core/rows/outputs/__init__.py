@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowmill.core.rows.outputs.arrow import arrow_schema, mark_of, marked
+from rowmill.core.rows.outputs.arrow import arrow_batch, arrow_schema, mark_of, marked
 from rowmill.core.rows.outputs.columns import AnswerColumn, OutputColumns, input_columns
 from rowmill.core.rows.outputs.output_rows import FAILURE_KEY, Batch, failure_record
 
@@ -11,6 +11,7 @@ __all__ = [
     "AnswerColumn",
     "Batch",
     "OutputColumns",
+    "arrow_batch",
     "arrow_schema",
     "failure_record",
     "input_columns",

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from rowmill.core.rows.chunks import ArrowChunk, TableChunk, encode_json
 from rowmill.core.rows.chunks.arrow import plain_values
 from rowmill.core.rows.outputs.columns import OutputColumns
+from rowmill.core.rows.outputs.output_rows import Batch
 from rowmill.ports import Chunk
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from rowmill.core.rows.outputs.output_rows import Batch
 
 MARK = b"rowmill:kind"
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -135,8 +134,8 @@ def _input_types(chunks: Iterable[Chunk], names: Sequence[str]) -> list[tuple[pa
     return [(column.arrow_type(), column.mark) for column in seen.values()]
 
 
-def record_batch(batch: Batch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch's rows under that schema."""
+def arrow_batch(batch: Batch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows as one Arrow batch of the schema that `arrow_schema` gave for these columns."""
     import pyarrow as pa
 
     columns = batch.columns
@@ -163,8 +162,8 @@ def _input_array(chunk: Chunk, name: str, kind: pa.DataType) -> pa.Array:
             return column
         values = plain_values(column)
     elif isinstance(chunk, TableChunk):
-        place = list(chunk.columns).index(name)
-        values = [row[place] if row else None for row in chunk.rows]
+        at = list(chunk.columns).index(name)
+        values = [row[at] if row else None for row in chunk.rows]
     else:
         values = [row.get(name) for row in chunk.values(None)]
     if pa.types.is_string(kind):

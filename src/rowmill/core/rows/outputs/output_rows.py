@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rowmill.core.rows.chunks import TableChunk, decode_json
 from rowmill.core.rows.outputs.columns import OutputColumns
 from rowmill.ports import Chunk
 from rowmill.records import Outcome
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FAILURE_KEY = "_rowmill"
 
@@ -84,12 +81,6 @@ class Batch:
         if isinstance(chunk, TableChunk) and self.is_regular:
             return iter(chunk.rows)
         return ([record.get(name) for name in names] for record in chunk.records())
-
-    def arrow(self, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows as one Arrow batch of the schema that `arrow_schema` gave for these columns."""
-        from rowmill.core.rows.outputs.arrow import record_batch
-
-        return record_batch(self, schema)
 
 
 def failure_record(record: Mapping[str, Any], outcome: Outcome, raw: str | None) -> dict[str, Any]:
