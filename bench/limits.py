@@ -59,13 +59,13 @@ def tokens() -> None:
 
 
 def queue() -> None:
-    """64 slots that queue: `auto` beside pinned 64."""
+    """64 slots that queue: `auto` beside fixed 64."""
     simulated = ["--slots", "64", "--latency", "lognormal:0.5,0.3"]
     auto, seen = trial(8000, simulated)
-    pinned, _ = trial(8000, simulated, "--in-flight", "64")
+    fixed, _ = trial(8000, simulated, "--in-flight", "64")
     lane = auto["lanes"][0]
-    p95 = auto["latency_s"]["p95"] / pinned["latency_s"]["p95"]
-    share = pinned["seconds"] / auto["seconds"]
+    p95 = auto["latency_s"]["p95"] / fixed["latency_s"]["p95"]
+    share = fixed["seconds"] / auto["seconds"]
     show("64 slots, auto", auto, seen, limit=lane["limit"], of_pinned=round(share, 3), p95_to_pinned=round(p95, 2))
 
 
@@ -81,7 +81,7 @@ def trouble() -> None:
 
 
 def embedded(pairs: int = 3) -> None:
-    """The embedded model: `auto` beside pinned values, interleaved."""
+    """The embedded model: `auto` beside fixed values, interleaved."""
     reviews = str(Path(__file__).resolve().parent.parent / "examples" / "reviews.yaml")
     speeds: dict[str, list[float]] = {}
     for _ in range(pairs):

@@ -32,8 +32,8 @@ class Neutral:
 
     def url(self, delay_ms: int, *, tls: bool = False, numbered: bool = False) -> str:
         """The base URL whose answers come after `delay_ms`, each with headers of its own where they are `numbered`."""
-        address = f"https://127.0.0.1:{self.tls_port}" if tls else f"http://127.0.0.1:{self.plain_port}"
-        return f"{address}/{'numbered' if numbered else 'after'}/{delay_ms}/v1"
+        origin = f"https://127.0.0.1:{self.tls_port}" if tls else f"http://127.0.0.1:{self.plain_port}"
+        return f"{origin}/{'numbered' if numbered else 'after'}/{delay_ms}/v1"
 
 
 @contextmanager
@@ -48,8 +48,8 @@ def neutral() -> Iterator[Neutral]:
         subprocess.run([*MAKE.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
         plain, tls = _free_ports(2)
         text = CONFIGURATION.read_text()
-        for place, value in (("FOLDER", folder), ("MODULES", MODULES), ("PLAIN", plain), ("TLS", tls)):
-            text = text.replace(f"@{place}@", str(value))
+        for word, value in (("FOLDER", folder), ("MODULES", MODULES), ("PLAIN", plain), ("TLS", tls)):
+            text = text.replace(f"@{word}@", str(value))
         (folder / "nginx.conf").write_text(text)
         command = [program, "-p", name, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")]
         process = subprocess.Popen(command)

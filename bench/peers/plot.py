@@ -34,7 +34,7 @@ def draw_bars(scenarios, path: Path) -> None:
 def draw_memory(runs, path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(9, 3))
     for run in runs:
-        axes.plot([place * WATCH_S for place in range(len(run["mb"]))], run["mb"], label=run["title"])
+        axes.plot([sample * WATCH_S for sample in range(len(run["mb"]))], run["mb"], label=run["title"])
     axes.set_ylim(bottom=0)
     axes.set_xlabel("seconds")
     axes.set_ylabel("resident MB")
