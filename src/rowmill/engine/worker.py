@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 class RowRules:
     """What the job says about each row at one endpoint.  `empty` is send, skip or fail.
 
-    `address` gives parameters and model where they depend on the row, and may raise TemplateFault; `parse` reads a
+    `row_params` gives parameters and model where they depend on the row, and may raise TemplateFault; `parse` reads a
     reply's text before the schema does.
     """
 
@@ -40,7 +40,7 @@ class RowRules:
     schema: AnswerReader | None
     retry: RetryRules
     empty: str = "send"
-    address: Callable[[Row], tuple[Mapping[str, object], str | None]] | None = None
+    row_params: Callable[[Row], tuple[Mapping[str, object], str | None]] | None = None
     parse: Callable[[str], object] | None = None
 
 
@@ -170,7 +170,7 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
             return Done(Status.SKIPPED, None, None)
         return Done(Status.FAILED, None, "every column that the prompt uses is empty (--empty fail)")
     try:
-        params, model = (rules.params, None) if rules.address is None else rules.address(row)
+        params, model = (rules.params, None) if rules.row_params is None else rules.row_params(row)
         request = rules.prompt.request(row, params)
         state.request = request if model is None else request.replaced(model=model)
     except TemplateFault as fault:

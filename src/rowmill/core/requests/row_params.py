@@ -33,14 +33,14 @@ _NUMBERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RowParams:
     """`of(row)` gives parameters and model (None: the endpoint's own); `columns` are what it uses (None: any)."""
 
     of: Callable[[Row], tuple[Mapping[str, object], str | None]]
     columns: Columns | None
 
 
-def compile_address(params: Mapping[str, Any], model: str) -> Address | None:
+def compile_row_params(params: Mapping[str, Any], model: str) -> RowParams | None:
     """Compiles parameters and model; None where neither depends on the row.
 
     Of the numbers that every server takes (`max_tokens`, `temperature`, ...) text is read as a number.  Raises
@@ -62,7 +62,7 @@ def compile_address(params: Mapping[str, Any], model: str) -> Address | None:
             raise TemplateFault(f"the model `{model}` is empty for this row")
         return sent, named
 
-    return Address(of, used)
+    return RowParams(of, used)
 
 
 def _compiled(value: Any, what: str) -> tuple[Callable[[Row], Any], Columns | None]:

@@ -55,7 +55,7 @@ def check(job: Job) -> CheckReport:
         0 if chunk is None else len(chunk),
         [] if chunk is None else list(chunk.columns),
         first,
-        [f"{one.name} at {one.address}" for one in endpoints],
+        [f"{one.name} at {one.host}" for one in endpoints],
         notes,
     )
 
@@ -81,6 +81,6 @@ def _rendered(plan: Plan, endpoints: Sequence[Endpoint], row: Row) -> str:
     place = plan.router.home_of(row.index, row.values)
     if place is None:
         place = plan.router.homes().index(None)
-    request = plan.ask_of(place).request(row)
+    request = plan.endpoint_prompt(place).request(row)
     body = make_provider(NoTransport(), endpoints[place], plan.schema).body(request)
     return msgspec.json.format(body, indent=2).decode()

@@ -24,7 +24,7 @@ from rowmill.records import GOOD, Outcome, Result
 from rowmill.runner.maps.calls import IN_FLIGHT, ITEM, MISSING, Called, Target, error_of
 from rowmill.runner.maps.prompt_map import MapRules, MapRun, Prepared
 from rowmill.runner.session.loop import in_thread
-from rowmill.runner.setup.endpoint_prompts import Ask, Asks
+from rowmill.runner.setup.endpoint_prompts import EndpointPrompt, EndpointPrompts
 from rowmill.runner.setup.endpoints import Endpoint
 from rowmill.runner.setup.plan import Plan, open_input
 from rowmill.store.reader import RunFileReader
@@ -128,11 +128,11 @@ class StoredCalls:
             given, quota = target.provider(self._outlet), target.name
             endpoints.append(Endpoint(spec, resolved, Credentials(resolved), given=given, quota=quota))
         prompt = Passing(_item_of)
-        asks = None
+        endpoint_prompts = None
         if self._route is not None:
-            each = [Ask(prompt, effective_params(job, spec)) for spec in specs]
-            asks = Asks(each, PlacedRouter(self._route, len(specs)), {})
-        plan = Plan(job, prompt, AsItIs(), None, job.output, self._run_file, "jsonl", asks)
+            each = [EndpointPrompt(prompt, effective_params(job, spec)) for spec in specs]
+            endpoint_prompts = EndpointPrompts(each, PlacedRouter(self._route, len(specs)), {})
+        plan = Plan(job, prompt, AsItIs(), None, job.output, self._run_file, "jsonl", endpoint_prompts)
         return plan, endpoints, open_input(plan, ItemSource(self._items))
 
     def _spec(self, target: Target) -> EndpointSpec:

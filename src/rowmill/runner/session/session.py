@@ -165,7 +165,7 @@ class Session:
         return PendingRows(self._writer, progress, rules, lambda number: _on_loop(loop, self._followed, number))
 
     def _rules(self, place: int) -> RowRules:
-        job, ask = self._plan.job, self._plan.ask_of(place)
+        job, asked = self._plan.job, self._plan.endpoint_prompt(place)
         retry = RetryRules(
             job.retry.attempts,
             job.retry.backoff_s,
@@ -175,11 +175,11 @@ class Session:
             None if job.answer is None else job.answer.stand_in,
             frozenset(map(Status, job.endpoints[place].cascade)),
         )
-        address = None if ask.address is None else ask.address.of
-        prompt = ask.prompt
+        row_params = None if asked.row_params is None else asked.row_params.of
+        prompt = asked.prompt
         if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
             prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[place]).fault)
-        return RowRules(prompt, ask.params, self._plan.schema, retry, job.empty, address, ask.parse)
+        return RowRules(prompt, asked.params, self._plan.schema, retry, job.empty, row_params, asked.parse)
 
     def _followed(self, number: int) -> None:
         """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""

@@ -32,7 +32,7 @@ LOOPBACK = "http://127.0.0.1"  # where the embedded model will be
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One endpoint of the job with its address, key and price (None: unknown); `name` is what `_endpoint` shows.
+    """One endpoint of the job with its URL, key and price (None: unknown); `name` is what `_endpoint` shows.
 
     `given` is a provider that there is already (a function): none is opened then.  Endpoints with one `quota` spend
     the same one.
@@ -57,7 +57,7 @@ class Endpoint:
         return self.spec.model
 
     @property
-    def address(self) -> str:
+    def host(self) -> str:
         return self.resolved.host
 
     def lane_config(

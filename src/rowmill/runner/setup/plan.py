@@ -23,7 +23,7 @@ from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
 from rowmill.ports import AnswerReader, Chunk, RequestBuilder, Source
-from rowmill.runner.setup.endpoint_prompts import Ask, Asks, compile_asks, gather
+from rowmill.runner.setup.endpoint_prompts import EndpointPrompt, EndpointPrompts, compile_endpoint_prompts, gather
 from rowmill.store.ids import unique_ids
 
 
@@ -32,7 +32,7 @@ class Plan:
     """A job, compiled.
 
     `prompt` is what the first endpoint is asked.  `names`: the columns that decide what is sent, sorted; None where
-    any may.  `asks` is None where only `prompt` is asked, of one endpoint.
+    any may.  `endpoint_prompts` is None where only `prompt` is asked, of one endpoint.
     """
 
     job: Job
@@ -42,28 +42,32 @@ class Plan:
     output: str
     run_file: Path
     format: str
-    asks: Asks | None = None
+    endpoint_prompts: EndpointPrompts | None = None
 
     @property
     def value_names(self) -> Sequence[str] | None:
         """The columns that the engine needs."""
-        return self.names if self.asks is None else self.asks.value_names
+        return self.names if self.endpoint_prompts is None else self.endpoint_prompts.value_names
 
-    def ask_of(self, place: int) -> Ask:
-        """What the endpoint at this place is asked."""
-        if self.asks is not None:
-            return self.asks.each[place]
-        return Ask(self.prompt, effective_params(self.job, self.job.endpoints[place]))
+    def endpoint_prompt(self, index: int) -> EndpointPrompt:
+        """What the endpoint of this index is asked."""
+        if self.endpoint_prompts is not None:
+            return self.endpoint_prompts.each[index]
+        return EndpointPrompt(self.prompt, effective_params(self.job, self.job.endpoints[index]))
 
     @property
     def router(self) -> Router:
         """The way of rows to endpoints."""
-        return Router([Route()] * len(self.job.endpoints)) if self.asks is None else self.asks.router
+        return (
+            Router([Route()] * len(self.job.endpoints))
+            if self.endpoint_prompts is None
+            else self.endpoint_prompts.router
+        )
 
     def check(self, columns: Sequence[str]) -> None:
         """Raises JobError for columns that are used and not there."""
-        if self.asks is not None:
-            self.asks.check(columns)
+        if self.endpoint_prompts is not None:
+            self.endpoint_prompts.check(columns)
         else:
             self.prompt.check_columns(columns)
 
@@ -91,7 +95,7 @@ class Plan:
 def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     """Compiles a job; raises JobError with all that is wrong with prompt, schema and output."""
     faults = _not_for_batch(job) if job.is_batch else []
-    asks = gather(faults, lambda: compile_asks(job))
+    endpoint_prompts = gather(faults, lambda: compile_endpoint_prompts(job))
     schema = gather(faults, lambda: job.answer.compiled if job.answer else None)
     if job.target is not None:
         form: str | None = "table"
@@ -100,10 +104,19 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
         gather(faults, lambda: check_writable(job.output, in_parts=job.split_rows is not None))
         if job.split_rows is not None and form in RESULT_FORMS:
             faults.append("split_rows: the results of a batch file are one file; take it out, or name another format")
-    if faults or asks is None or form is None:
+    if faults or endpoint_prompts is None or form is None:
         raise JobError(*faults)
     run_path = Path(run_file or job.run_file_path)
-    return Plan(job, asks.each[0].prompt, schema, asks.key_names, job.output, run_path, form, asks)
+    return Plan(
+        job,
+        endpoint_prompts.each[0].prompt,
+        schema,
+        endpoint_prompts.key_names,
+        job.output,
+        run_path,
+        form,
+        endpoint_prompts,
+    )
 
 
 def form_of(job: Job, path: str, stated: str | None) -> str:

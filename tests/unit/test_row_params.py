@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from rowmill.core.requests.prompts import TemplateFault
-from rowmill.core.requests.row_params import compile_address
+from rowmill.core.requests.row_params import compile_row_params
 from rowmill.records import Row
 
 
 def sent(params: dict[str, Any], model: str = "m", **values: object) -> tuple[Any, str | None]:
-    address = compile_address(params, model)
-    assert address is not None
-    return address.of(Row(3, values))
+    made = compile_row_params(params, model)
+    assert made is not None
+    return made.of(Row(3, values))
 
 
 def test_what_does_not_depend_on_the_row_needs_no_address() -> None:
-    assert compile_address({"temperature": 0, "stop": ["x"], "user": "{literal}"}, "m") is None
+    assert compile_row_params({"temperature": 0, "stop": ["x"], "user": "{literal}"}, "m") is None
 
 
 def test_a_single_expression_keeps_its_type() -> None:
@@ -64,9 +64,9 @@ def test_a_missing_column_is_named() -> None:
 
 
 def test_the_columns_that_are_used_are_known() -> None:
-    address = compile_address({"stop": ["{{ a }}"], "user": "{{ row['odd name'] }}"}, "{{ m }}")
-    assert address is not None
-    assert address.columns == frozenset({"a", "odd name", "m"})
+    made = compile_row_params({"stop": ["{{ a }}"], "user": "{{ row['odd name'] }}"}, "{{ m }}")
+    assert made is not None
+    assert made.columns == frozenset({"a", "odd name", "m"})
 
 
 def test_data_is_never_evaluated() -> None:
