@@ -8,7 +8,7 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport VIRTUAL_ENV
 unexport PYTHONPATH
 
-.PHONY: setup demo test check bench lock clean
+.PHONY: setup demo test check bench lock reference clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test    run the tests"
 	@echo "make check   lint, types, layers"
 	@echo "make bench   measure speed and memory beside peers (needs nginx with Lua and wrk; about 15 minutes)"
+	@echo "make reference  write docs/reference/ from the code"
 	@echo "make lock    compile requirements/*.txt anew"
 	@echo "make clean   take .venv and caches away"
 
@@ -54,6 +55,9 @@ bench: $(STAMP)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header $(LOCK_OPTIONS)
+
+reference: $(STAMP)
+	$(BIN)/python scripts/reference.py
 
 lock: $(STAMP)
 	$(COMPILE) requirements/bootstrap.in -o requirements/bootstrap.txt

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 # Loaded when they are first asked for, so that importing the package costs next to nothing.
-_PLACES: Mapping[str, str] = {
+_MODULES: Mapping[str, str] = {
     "Result": "rowmill.api.result",
     "amap": "rowmill.api.mapping",
     "arun": "rowmill.api.running",
@@ -55,7 +55,7 @@ def __getattr__(name: str) -> object:
 
     if name not in __all__:
         raise AttributeError(f"module 'rowmill' has no attribute {name!r}")
-    found: object = getattr(import_module(_PLACES.get(name, "rowmill.errors")), name)
+    found: object = getattr(import_module(_MODULES.get(name, "rowmill.errors")), name)
     globals()[name] = found
     return found
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Behaviour", "Fault", "Latency", "Outage", "Simulator", "Step"]
 
-_PLACES = {
+_MODULES = {
     "Behaviour": "rowmill.simulator.behaviour",
     "Latency": "rowmill.simulator.behaviour",
     "Outage": "rowmill.simulator.behaviour",
@@ -39,6 +39,6 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
