@@ -232,6 +232,10 @@ def test_a_sheet_of_what_has_none_is_refused(tmp_path: Path) -> None:
 
 FRENCH = "id,text\n" + "".join(f"{number},déjà vu à l'été\n" for number in range(20))
 CHINESE = "id,text\n" + "".join(f"{number},质量很好，非常满意\n" for number in range(20))
+RUSSIAN = "id,text\n" + "".join(f"{number},Доставка была быстрой но коробка помята\n" for number in range(20))
+JAPANESE = "id,text\n" + "".join(f"{number},配送が遅くて残念でした。また買います\n" for number in range(20))
+TRADITIONAL = "id,text\n" + "".join(f"{number},物流太慢了，包裝也壞了\n" for number in range(20))
+KOREAN = "id,text\n" + "".join(f"{number},배송이 너무 느려서 실망했어요\n" for number in range(20))
 QUOTED = "id,text\n" + "".join(f"{number},it’s “fine” – 5 €\n" for number in range(20))
 
 
@@ -247,6 +251,11 @@ QUOTED = "id,text\n" + "".join(f"{number},it’s “fine” – 5 €\n" for num
         (FRENCH, "utf-32", "utf-32"),
         (CHINESE, "utf-16-le", "utf-16-le"),
         ("id,text\n1,café\n2,thé\n", "latin-1", "latin-1"),
+        (RUSSIAN, "cp1251", "cp1251"),
+        (RUSSIAN, "koi8-r", "koi8_r"),
+        (JAPANESE, "shift_jis", "cp932"),
+        (TRADITIONAL, "big5", "big5"),
+        (KOREAN, "euc-kr", "cp949"),
     ],
 )
 def test_a_file_in_another_encoding_is_refused_with_a_guess_that_reads_it(

@@ -23,6 +23,22 @@ _OTHER_KINDS = {
     b"\xfd7zXZ": "xz data: unpack it",
     b"SQLite format 3": "an SQLite database",
 }
+# Encodings in which whole words are beyond ASCII.  Left to all that the library knows, rare ones win over these.
+_OF_WORDS = (
+    "cp1250",
+    "cp1251",
+    "koi8_r",
+    "cp1253",
+    "cp1255",
+    "cp1256",
+    "cp874",
+    "cp932",
+    "euc_jp",
+    "gb18030",
+    "big5",
+    "cp949",
+)
+_SHIFT_JIS_KANA = (b"\x82", b"\x83")
 _HIGH_RUNS = re.compile(rb"[\x80-\xff]+")
 
 
@@ -49,25 +65,25 @@ def check_head(name: str, head: bytes) -> None:
     for magic, what in _OTHER_KINDS.items():
         if is_binary and head.startswith(magic):
             raise SourceError(f"{name} is {what}")
-    guess = _guess(head)
-    if guess is not None:
-        raise SourceError(f"{name} is not UTF-8 text; it looks like {guess}: try --encoding {guess}")
+    certain = _marked_or_wide(head)
+    if certain is not None:
+        raise SourceError(f"{name} is not UTF-8 text; it looks like {certain}: try --encoding {certain}")
+    if not head.isascii() and _is_mostly_undecodable(head):
+        guess = _guess_bytes(head)
+        raise SourceError(f"{name} is not UTF-8 text; it is perhaps {guess}: try --encoding {guess}")
 
 
-def _guess(head: bytes) -> str | None:
-    """The encoding that the head seems to be in, None where UTF-8 will do."""
+def _marked_or_wide(head: bytes) -> str | None:
+    """The encoding that a byte order mark or the zeros of UTF-16 tell, None where neither is there."""
     for bom, encoding in _BOMS.items():
         if head.startswith(bom):
             return encoding
     # An even number of bytes, so that no line feed loses its zero.
-    wide = _guess_utf16(head[:2_000])
-    if wide is None and not head.isascii() and _is_mostly_undecodable(head):
-        return _guess_bytes(head)
-    return wide
+    return _guess_utf16(head[:2_000])
 
 
 def _guess_utf16(head: bytes) -> str | None:
-    """UTF-16 without a mark: many zeros, all at odd or all at even places, one beside every line feed."""
+    """UTF-16 without a mark: many zeros, all at odd or all at even offsets, one beside every line feed."""
     feeds = head.count(b"\n")
     if head.count(0) * (10 if feeds else 3) < max(len(head), 10):
         return None
@@ -98,11 +114,23 @@ def _is_decodable(line: bytes, encoding: str = "utf-8") -> bool:
 
 
 def _guess_bytes(head: bytes) -> str:
-    runs = _HIGH_RUNS.findall(head)
-    paired = sum(len(run) for run in runs) >= 2 * len(runs)
+    """Letters that stand alone among ASCII are Western Europe's; of whole words in other letters a library decides."""
     whole_lines = head[: head.rfind(b"\n") + 1] or head
-    if paired and _is_decodable(whole_lines, "gb18030"):
-        return "gb18030"
+    runs = _HIGH_RUNS.findall(head)
+    high_bytes = sum(map(len, runs))
+    if 2 * high_bytes >= 3 * len(runs) and (guess := _guess_words(whole_lines, high_bytes)) is not None:
+        return guess
     # Latin-1 has only control characters in 0x80 to 0x9F, where Windows has quotes, dashes and the euro.
     is_windows = any(byte in range(0x80, 0xA0) for byte in head)
     return "cp1252" if is_windows and _is_decodable(whole_lines, "cp1252") else "latin-1"
+
+
+def _guess_words(text: bytes, high_bytes: int) -> str | None:
+    # The library takes short Japanese texts for Korean; all kana of Shift_JIS begin with one of two bytes.
+    kana = sum(map(text.count, _SHIFT_JIS_KANA))
+    if kana * 5 >= high_bytes and _is_decodable(text, "cp932"):
+        return "cp932"
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(text, cp_isolation=[*_OF_WORDS]).best()
+    return None if best is None else best.encoding
