@@ -159,7 +159,7 @@ class Seen(NamedTuple):
 
 
 class PausingLane:
-    """A lane of `in_flight` that waits as refusals ask, then probes with one request, as `engine.health` does."""
+    """A lane of `in_flight` that waits as refusals ask, then probes with one request, as the engine does."""
 
     def __init__(
         self, limiter: RateLimiter, quota: Quota, in_flight: int, seed: int, announces: Limits | None = None

@@ -15,7 +15,7 @@ from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.stats import Before, Tally
+from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import Event
@@ -48,8 +48,8 @@ class Trial:
         retry = RetryRules(attempts=int(str(self.settings["attempts"])))
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"]))
         feed = FakeFeed(rows)
-        tally = Tally(Before(), clock.now, lambda: len(rows))
-        self.run = Run([feed], self.store, clock, tally, [self])  # type: ignore[list-item]
+        stats = RunStats(Before(), clock.now, lambda: len(rows))
+        self.run = Run([feed], self.store, clock, stats, [self])  # type: ignore[list-item]
         stated = Limits(requests_per_min=self.settings.get("rpm"))  # type: ignore[arg-type]
         config = LaneConfig(
             "lane",
@@ -61,8 +61,8 @@ class Trial:
         )
         self.limiter = RateLimiter(stated)
         gate = RateGate(self.limiter, clock, stated=stated)
-        roster = self.run.roster
-        self.run.add(Lane(config, self.provider, feed, clock, self.run.tell, gate, roster), rules)  # type: ignore[arg-type]
+        failover = self.run.failover
+        self.run.add(Lane(config, self.provider, feed, clock, self.run.notify, gate, failover), rules)  # type: ignore[arg-type]
         duration = self.settings.get("max_duration_s")
         rate = self.settings.get("max_failure_rate")
         limits = RunLimits(
@@ -72,7 +72,7 @@ class Trial:
         self.seconds = clock.now() - started
         return result
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         self.events.append(event)
 
     @property

@@ -91,10 +91,10 @@ class FailureKind(StrEnum):
     """What went wrong with one attempt or one row; what follows is decided in `steps` and the lane."""
 
     THROTTLED = "throttled"  # 429 and its like: the lane waits, no attempt is used up
-    QUOTA = "quota"  # money or quota is gone: the lane is parked
-    CREDENTIALS = "credentials"  # 401: the lane is parked
+    QUOTA = "quota"  # money or quota is gone: the lane is disabled
+    CREDENTIALS = "credentials"  # 401: the lane is disabled
     FORBIDDEN = "forbidden"  # 403: credentials, or this row alone while others succeed
-    MODEL_MISSING = "model_missing"  # 404 that names the model: hopeless
+    MODEL_MISSING = "model_missing"  # 404 that names the model: the lane is disabled
     UNREACHABLE = "unreachable"  # refused, DNS, connect timeout: nothing was sent
     RESET = "reset"  # the connection was lost after sending
     TLS = "tls"  # the certificate is not trusted: stop at once

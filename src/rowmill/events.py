@@ -38,7 +38,7 @@ class LaneResumed:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneParked:
+class LaneDisabled:
     """A lane is out for the rest of this session."""
 
     lane: str
@@ -71,4 +71,4 @@ class Notice:
     text: str
 
 
-Event = RunStarted | RunEnded | LanePaused | LaneResumed | LaneParked | LimitChanged | AttemptFailed | Notice
+Event = RunStarted | RunEnded | LanePaused | LaneResumed | LaneDisabled | LimitChanged | AttemptFailed | Notice

@@ -160,7 +160,7 @@ def test_every_option_reaches_the_job(command: Command) -> None:
     assert command(*RUN, *said.split(), "--header", "A: $B", "--where", "id == '1'").code == 0
     job: Job = command.runner.last["job"]
     endpoint = job.endpoints[0]
-    assert (endpoint.url, endpoint.key_env, endpoint.pinned, endpoint.headers) == (
+    assert (endpoint.url, endpoint.key_env, endpoint.fixed_in_flight, endpoint.headers) == (
         "http://h/v1",
         "K",
         9,

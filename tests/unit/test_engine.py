@@ -9,7 +9,7 @@ from tests.trial import Trial, failure
 from tests.virtual import ok
 
 from rowmill.errors import FailureKind, StopReason
-from rowmill.events import LaneParked, LanePaused
+from rowmill.events import LaneDisabled, LanePaused
 from rowmill.records import Failure, Fault, RawReply, Row, Status
 
 
@@ -115,7 +115,7 @@ def test_a_server_that_never_comes_back_stops_the_run_resumable() -> None:
     assert not trial.store.outcomes
 
 
-def test_a_wait_longer_than_max_outage_parks_the_lane_and_says_so() -> None:
+def test_a_wait_longer_than_max_outage_disables_the_lane_and_says_so() -> None:
     trial = Trial(100, lambda i, n, at: failure(FailureKind.THROTTLED, retry_after_s=86_400.0))
     assert trial.reason is StopReason.OUTAGE
     assert "86400" in trial.message
@@ -137,7 +137,7 @@ def test_a_model_that_is_missing_stops_at_once() -> None:
 
 def test_a_lane_that_is_out_is_told_of_once_whatever_was_in_flight() -> None:
     trial = Trial(10_000, lambda i, n, at: failure(FailureKind.MODEL_MISSING), in_flight=20)
-    assert sum(isinstance(event, LaneParked) for event in trial.events) == 1
+    assert sum(isinstance(event, LaneDisabled) for event in trial.events) == 1
 
 
 @pytest.mark.parametrize("in_flight", [1, 20, 50])

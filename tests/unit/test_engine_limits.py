@@ -129,15 +129,15 @@ def test_a_limit_that_nobody_tells_is_learned(in_flight: int) -> None:
 
 
 def test_auto_finds_the_slots_of_a_server_that_queues() -> None:
-    auto, pinned = QueueingServer(64), QueueingServer(64)
+    auto, fixed = QueueingServer(64), QueueingServer(64)
     found = Trial(6000, auto, in_flight="auto")
-    best = Trial(6000, pinned, in_flight=64)
+    best = Trial(6000, fixed, in_flight=64)
     assert found.statuses == {"ok": 6000}
     late = [number for at, number in auto.in_flight_at if at > auto.in_flight_at[-1][0] - 15]
     assert 60 <= sum(late) / len(late) <= 96
     assert best.seconds / found.seconds >= 0.9  # the start, from 8 on, included
     half = len(auto.latencies) // 2
-    p95 = [sorted(s.latencies[half:])[int(0.95 * half)] for s in (auto, pinned)]
+    p95 = [sorted(s.latencies[half:])[int(0.95 * half)] for s in (auto, fixed)]
     assert p95[0] <= 1.6 * p95[1]
 
 

@@ -95,7 +95,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (made.timeout_s, made.connect_timeout_s, made.row_timeout_s) == (120, 10, 900)
     assert (made.max_duration_s, made.max_outage_s) == (None, 600)
     assert (made.empty, made.meta_prefix, made.answer_prefix) == ("send", "_", "")
-    assert made.endpoints[0].pinned is None
+    assert made.endpoints[0].fixed_in_flight is None
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_options_override_the_file_and_keep_their_own_paths(tmp_path: Path) -> N
 def test_a_model_given_over_a_file_does_not_inherit_its_address(tmp_path: Path) -> None:
     path = written(tmp_path, SMALL + "    url: http://localhost:1/v1\n    in_flight: 3\n")
     [endpoint] = load_job(path, {"model": ["openai/x"]}).endpoints
-    assert (endpoint.model, endpoint.url, endpoint.pinned) == ("openai/x", None, 3)
+    assert (endpoint.model, endpoint.url, endpoint.fixed_in_flight) == ("openai/x", None, 3)
 
 
 def test_an_address_given_over_a_file_keeps_its_model(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_a_stored_job_takes_overrides() -> None:
     stored = job(answer="a: string", url="http://h/v1", in_flight=3, temperature=0.0)
     made = apply_overrides(stored, {"max_tokens": 9, "in_flight": 5})
     assert made.params == {"temperature": 0, "max_tokens": 9}
-    assert (made.endpoints[0].url, made.endpoints[0].pinned) == ("http://h/v1", 5)
+    assert (made.endpoints[0].url, made.endpoints[0].fixed_in_flight) == ("http://h/v1", 5)
     assert made.answer == stored.answer
 
 

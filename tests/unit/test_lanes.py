@@ -18,10 +18,10 @@ from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.stats import Before, Tally
+from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
-from rowmill.events import Event, LaneParked
+from rowmill.events import Event, LaneDisabled
 from rowmill.records import Failure, Message, RawReply, Row, Status
 
 DOWN = failure(FailureKind.UNREACHABLE)
@@ -61,7 +61,7 @@ class Lanes:
             list(dict.fromkeys(feeds)),  # type: ignore[arg-type]
             self.store,
             clock,
-            Tally(Before(), clock.now, lambda: total),
+            RunStats(Before(), clock.now, lambda: total),
             [self],
         )
         schema = compile_schema({"label": "string"})
@@ -74,10 +74,10 @@ class Lanes:
                 place.provider,
                 feed,  # type: ignore[arg-type]
                 clock,
-                run.tell,
+                run.notify,
                 RateGate(RateLimiter(limits), clock, stated=limits),
-                run.roster,
-                is_home=place.rows is not None,
+                run.failover,
+                has_partition=place.rows is not None,
             )
             prompt = compile_prompt([Message("user", "{{ text }}")])
             run.add(lane, RowRules(prompt, {}, schema, RetryRules(cascade=place.cascade)))
@@ -85,7 +85,7 @@ class Lanes:
         self.seconds = clock.now() - started
         return ending
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         self.events.append(event)
 
     @property
@@ -98,8 +98,8 @@ class Lanes:
         return Counter(outcome.status.value for outcome in self.store.outcomes.values())
 
     @property
-    def parked(self) -> list[str]:
-        return [event.lane for event in self.events if isinstance(event, LaneParked)]
+    def disabled(self) -> list[str]:
+        return [event.lane for event in self.events if isinstance(event, LaneDisabled)]
 
 
 def fine(index: int, number: int, now: float) -> RawReply | Failure:
@@ -164,10 +164,10 @@ def test_with_no_lane_left_the_run_stops_and_the_rows_stay_pending() -> None:
     lanes = Lanes(Place(lambda *_: quota), Place(lambda *_: quota), shared=100)
     assert not lanes.store.outcomes
     assert lanes.reason is StopReason.QUOTA
-    assert sorted(lanes.parked) == ["a", "b"]
+    assert sorted(lanes.disabled) == ["a", "b"]
 
 
-def test_rows_of_a_parked_lane_go_to_the_first_of_the_others() -> None:
+def test_rows_of_a_disabled_lane_go_to_the_first_of_the_others() -> None:
     quota = failure(FailureKind.QUOTA)
     lanes = Lanes(
         Place(fine, range(5), in_flight=2),
@@ -244,11 +244,11 @@ def test_a_row_that_has_gone_down_the_cascade_does_not_come_back() -> None:
     assert len(first.provider.sent) == 5
 
 
-def test_a_hopeless_lane_is_parked_and_the_rows_it_held_back_are_answered_elsewhere() -> None:
+def test_a_hopeless_lane_is_disabled_and_the_rows_it_held_back_are_answered_elsewhere() -> None:
     refused = failure(FailureKind.BAD_REQUEST, status_code=400, code="unsupported_parameter", param="max_tokens")
     lanes = Lanes(Place(lambda *_: refused, range(100)), Place(fine, range(100, 110)))
     assert lanes.statuses == {"ok": 110}
-    assert lanes.parked == ["a"]
+    assert lanes.disabled == ["a"]
 
 
 def test_what_waits_for_a_rate_does_not_keep_rows_from_a_free_lane() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.figures import FIGURES, figures, lane, result
 
 from rowmill.errors import StopReason
-from rowmill.events import LaneParked, Notice, RunEnded, RunStarted
+from rowmill.events import LaneDisabled, Notice, RunEnded, RunStarted
 from rowmill.observers import TABLE
 from rowmill.observers.progress import Progress
 from rowmill.observers.summary import summary_lines, summary_object
@@ -120,17 +120,17 @@ def test_what_a_server_says_cannot_steer_the_terminal() -> None:
 def test_without_a_terminal_a_line_comes_now_and_then() -> None:
     stream = Gate()
     progress = Progress(stream, interval_s=0.001)
-    progress.tell(RunStarted(lambda: FIGURES))
+    progress.notify(RunStarted(lambda: FIGURES))
     assert stream.written.wait(timeout=30)
-    progress.tell(RunEnded())
+    progress.notify(RunEnded())
     assert set(stream.getvalue().splitlines()) == {progress_line(FIGURES)}
 
 
 def test_no_line_comes_after_the_end() -> None:
     stream = io.StringIO()
     progress = Progress(stream, interval_s=3600)
-    progress.tell(RunStarted(lambda: FIGURES))
-    progress.tell(RunEnded())
+    progress.notify(RunStarted(lambda: FIGURES))
+    progress.notify(RunEnded())
     assert stream.getvalue() == ""
     assert not [thread for thread in threading.enumerate() if thread.name == "rowmill-progress"]
 
@@ -144,9 +144,9 @@ def test_the_block_reads_the_figures_and_goes_at_the_end() -> None:
         return FIGURES
 
     progress = Progress(screen)
-    progress.tell(RunStarted(read))
-    progress.tell(Notice("at most 3 rows [may] have been paid for twice"))
-    progress.tell(RunEnded())
+    progress.notify(RunStarted(read))
+    progress.notify(Notice("at most 3 rows [may] have been paid for twice"))
+    progress.notify(RunEnded())
     assert asked.is_set()
     shown = screen.getvalue()
     assert "1,234 of 10,000 rows (12 %)" in shown
@@ -155,17 +155,17 @@ def test_the_block_reads_the_figures_and_goes_at_the_end() -> None:
 
 def test_notices_are_printed_without_a_terminal() -> None:
     stream = io.StringIO()
-    Progress(stream).tell(Notice("read this"))
+    Progress(stream).notify(Notice("read this"))
     assert stream.getvalue() == "read this\n"
 
 
 def test_quiet_leaves_only_what_went_wrong() -> None:
     screen = Screen()
     progress = Progress(screen, quiet=True)
-    progress.tell(RunStarted(lambda: FIGURES))
-    progress.tell(Notice("read this"))
-    progress.tell(LaneParked("vllm/m", "the quota is used up"))
-    progress.tell(RunEnded())
+    progress.notify(RunStarted(lambda: FIGURES))
+    progress.notify(Notice("read this"))
+    progress.notify(LaneDisabled("vllm/m", "the quota is used up"))
+    progress.notify(RunEnded())
     assert screen.getvalue() == "vllm/m is out for the rest of this run: the quota is used up\n"
 
 
@@ -173,9 +173,9 @@ def test_a_stream_that_nobody_reads_stops_nothing() -> None:
     stream = io.StringIO()
     stream.close()
     progress = Progress(stream)
-    progress.tell(RunStarted(lambda: FIGURES))
-    progress.tell(Notice("unheard"))
-    progress.tell(RunEnded())
+    progress.notify(RunStarted(lambda: FIGURES))
+    progress.notify(Notice("unheard"))
+    progress.notify(RunEnded())
 
 
 def test_the_json_object_has_the_keys_of_the_contract() -> None:

@@ -22,7 +22,7 @@ FALLBACK = compile_fallback({"a": "no"}, compile_schema("a: yes|no"), ["invalid"
 
 
 class Walk:
-    """One row walked through what it sees, as a worker would; `sent` counts requests that were charged."""
+    """One row walked through what it sees, as a worker would; `sent` counts requests that used an attempt."""
 
     def __init__(self, rules: RetryRules) -> None:
         self.rules = rules
@@ -30,12 +30,12 @@ class Walk:
         self.sent = 0
         self.decision: Wait | Move | Done | None = None
 
-    def sees(self, seen: Answer | Failure, *, charged: bool = True, busy_s: float = 0.0) -> Wait | Move | Done:
+    def sees(self, seen: Answer | Failure, *, uses_attempt: bool = True, busy_s: float = 0.0) -> Wait | Move | Done:
         self.state.busy_s += busy_s
-        if charged:
+        if uses_attempt:
             self.sent += 1
             self.state.attempts += isinstance(seen, Failure)
-        decision = next_step(self.state, seen, self.rules, charged=charged, random=lambda: 0.5)
+        decision = next_step(self.state, seen, self.rules, uses_attempt=uses_attempt, random=lambda: 0.5)
         if isinstance(decision, Wait):
             self.state.busy_s += decision.delay_s
             self.state.repairs += decision.repair
@@ -167,14 +167,14 @@ def test_what_is_the_lanes_fault_neither_ends_a_row_nor_uses_anything_up(
     rules: RetryRules, seen: Sequence[tuple[Failure, bool]]
 ) -> None:
     walk = Walk(rules)
-    for failure, charged in seen:
+    for failure, uses_attempt in seen:
         used = walk.state.attempts, walk.state.repairs
-        decision = walk.sees(failure, charged=charged)
+        decision = walk.sees(failure, uses_attempt=uses_attempt)
         if isinstance(decision, Done):
-            assert charged
+            assert uses_attempt
             break
         assert isinstance(decision, Wait)  # the rules know no cascade
-        if not charged:
+        if not uses_attempt:
             assert (walk.state.attempts, walk.state.repairs) == used
             assert not decision.repair
 

@@ -20,7 +20,7 @@ class Waiter(NamedTuple):
     admitted: asyncio.Future[bool]
 
 
-class Purse:
+class BudgetGate:
     """Without a budget it admits everything.  For use on the engine's loop only.
 
     `empty` is called, perhaps often, when nothing is in flight and what waits does not fit.

@@ -1,4 +1,4 @@
-"""Whether a lane may send: open, paused, probing or parked, and whose fault a failure is.
+"""Whether a lane may send: open, paused, probing or disabled, and whose fault a failure is.
 
 Pure state and arithmetic: time and randomness are passed in.  It must not know of coroutines.
 
@@ -23,7 +23,7 @@ FIRST_PROBE_S, LONGEST_PROBE_S = 0.25, 4.0
 FIRST_THROTTLE_S, LONGEST_THROTTLE_S = 1.0, 15.0
 
 THROTTLED = FailureKind.THROTTLED.value
-PARKS: Mapping[FailureKind, StopReason] = {
+DISABLES_FOR: Mapping[FailureKind, StopReason] = {
     FailureKind.QUOTA: StopReason.QUOTA,
     FailureKind.CREDENTIALS: StopReason.CREDENTIALS,
     FailureKind.MODEL_MISSING: StopReason.MODEL_MISSING,
@@ -33,22 +33,22 @@ SERVER_FAULTS = frozenset({FailureKind.SERVER, FailureKind.TIMEOUT, FailureKind.
 
 
 class Verdict(NamedTuple):
-    """`charged`: the failure uses up one of the row's attempts.  `pause_s`: it began a pause of the lane."""
+    """`uses_attempt`: the failure uses up one of the row's attempts.  `pause_s`: it began a pause of the lane."""
 
-    charged: bool
+    uses_attempt: bool
     pause_s: float | None = None
 
 
-class Health:
-    """One lane's state.  `until_s` is on the clock that `now` comes from; `parked` is final for the session."""
+class CircuitBreaker:
+    """One lane's state.  `until_s` is on the clock that `now` comes from; `disabled` is final for the session."""
 
     def __init__(self, max_outage_s: float, random: Callable[[], float]) -> None:
         self.until_s = 0.0
         self.why: str | None = None
         self.probing = False
         self.throttled = False
-        self.parked: StopReason | None = None
-        self.parked_why = ""
+        self.disabled: StopReason | None = None
+        self.disabled_why = ""
         self.oks = 0
         self._max_outage_s = max_outage_s
         self._random = random
@@ -65,18 +65,18 @@ class Health:
 
     @property
     def in_trouble(self) -> bool:
-        """Whether the lane is paused, probing or parked."""
-        return self.why is not None or self.parked is not None
+        """Whether the lane is paused, probing or disabled."""
+        return self.why is not None or self.disabled is not None
 
     @property
     def is_broken(self) -> bool:
         """Whether it is in trouble that is more than a limit's refusal: others may take its rows over."""
-        return self.parked is not None or (self.why is not None and not self.throttled)
+        return self.disabled is not None or (self.why is not None and not self.throttled)
 
     def words(self, now: float) -> str | None:
         """Why the lane does not send as it would, and until when; None while nothing is wrong."""
-        if self.parked is not None:
-            return f"out for this run: {self.parked_why}"
+        if self.disabled is not None:
+            return f"out for this run: {self.disabled_why}"
         if self.why is None:
             return None
         left_s = self.until_s - now
@@ -85,7 +85,7 @@ class Health:
 
     def may_send(self, now: float) -> bool:
         """Whether one more request may go out now."""
-        return self.parked is None and now >= self.until_s and not (self.probing and self._probe is not None)
+        return self.disabled is None and now >= self.until_s and not (self.probing and self._probe is not None)
 
     def avoids(self, state: RowState) -> bool:
         """Whether another row, if there is one, makes the better probe: this one was refused as the last."""
@@ -123,9 +123,9 @@ class Health:
     def failed(self, state: RowState, failure: Failure, now: float, *, alone: bool) -> Verdict:
         """Judges a failure.  `alone` says that no other row is left that could tell row and lane apart."""
         kind = failure.kind
-        if kind in PARKS:
-            self.park(PARKS[kind], failure.message)
-            return Verdict(charged=False)
+        if kind in DISABLES_FOR:
+            self.disable(DISABLES_FOR[kind], failure.message)
+            return Verdict(uses_attempt=False)
         if kind in SERVER_FAULTS:
             return self._server_fault(state, failure, now)
         if kind not in (
@@ -135,26 +135,26 @@ class Health:
             FailureKind.UNREACHABLE,
         ):
             self.succeeded(state)
-            return Verdict(charged=True)
-        charged = self._is_the_rows_own(state, kind, alone)
+            return Verdict(uses_attempt=True)
+        uses_attempt = self._is_the_rows_own(state, kind, alone)
         state.lane_failures += 1
         state.oks_before = self.oks
-        return Verdict(charged, self._lane_fault(state, failure, now, charged))
+        return Verdict(uses_attempt, self._lane_fault(state, failure, now, uses_attempt))
 
     def may_end(self, state: RowState) -> bool:
         """Whether server faults may fail this row for good: not while they may be an outage not yet told."""
         return self.oks > state.oks_at_start or self._failing_attempts >= BREAKER_ATTEMPTS
 
-    def park(self, reason: StopReason, why: str) -> None:
+    def disable(self, reason: StopReason, why: str) -> None:
         """Takes the lane out for the rest of the session; the first reason stands."""
-        if self.parked is None:
-            self.parked, self.parked_why = reason, why
+        if self.disabled is None:
+            self.disabled, self.disabled_why = reason, why
 
     def check_outage(self, now: float) -> None:
-        """Parks a lane that has had no success for `max_outage_s`."""
+        """Disables a lane that has had no success for `max_outage_s`."""
         since = self._trouble_since_s
         if since is not None and now - since >= self._max_outage_s:
-            self.park(StopReason.OUTAGE, f"no success for {now - since:.0f} s (max_outage_s): {self._cause()}")
+            self.disable(StopReason.OUTAGE, f"no success for {now - since:.0f} s (max_outage_s): {self._cause()}")
 
     def _is_the_rows_own(self, state: RowState, kind: FailureKind, alone: bool) -> bool:
         if kind is FailureKind.UNREACHABLE:
@@ -166,11 +166,11 @@ class Health:
         state.suspect = state.suspect or guilty
         return guilty
 
-    def _lane_fault(self, state: RowState, failure: Failure, now: float, charged: bool) -> float | None:
+    def _lane_fault(self, state: RowState, failure: Failure, now: float, uses_attempt: bool) -> float | None:
         kind = failure.kind
         if kind in (FailureKind.THROTTLED, FailureKind.UNREACHABLE):
             return self._pause(state, failure, now)
-        if charged:
+        if uses_attempt:
             self._probe_over(state)
             return None
         self._failing_attempts += 1
@@ -178,7 +178,7 @@ class Health:
         if kind is FailureKind.FORBIDDEN:
             self._probe_over(state)
             if len(self._failing_rows) >= GONE_ROWS or state.lane_failures >= GONE_ROWS:
-                self.park(StopReason.CREDENTIALS, failure.message)
+                self.disable(StopReason.CREDENTIALS, failure.message)
             return None
         if self.probing or len(self._failing_rows) >= GONE_ROWS:
             return self._pause(state, failure, now)
@@ -190,8 +190,8 @@ class Health:
             self._failing_rows.add(state.row.index)
         broken = self._failing_attempts >= BREAKER_ATTEMPTS and len(self._failing_rows) >= BREAKER_ROWS
         if self._probe is state or broken:
-            return Verdict(charged=False, pause_s=self._pause(state, failure, now))
-        return Verdict(charged=True)
+            return Verdict(uses_attempt=False, pause_s=self._pause(state, failure, now))
+        return Verdict(uses_attempt=True)
 
     def _pause(self, state: RowState, failure: Failure, now: float) -> float | None:
         """Begins a pause, or prolongs the present one; the length if it is news."""
@@ -208,7 +208,7 @@ class Health:
         self._episode_sends = self._sends
         wait_s = self._wait_s(failure)
         if wait_s > self._max_outage_s:
-            self.park(StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self._cause()}")
+            self.disable(StopReason.OUTAGE, f"asked to wait {wait_s:.0f} s, longer than max_outage_s; {self._cause()}")
         self.until_s = now + wait_s
         self._waits += 1
         return wait_s

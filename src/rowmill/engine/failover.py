@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rowmill.engine.lane import Lane
 
 
-class Roster:
+class Failover:
     """All lanes of a run; with one lane nothing here ever moves a row.  `is_shared`: there is more than one."""
 
     def __init__(self) -> None:
@@ -25,39 +25,39 @@ class Roster:
         self.is_shared = False
 
     def add(self, lane: Lane) -> int:
-        """Takes a lane on; its place in the order."""
+        """Takes a lane on; its index in the order."""
         self.lanes.append(lane)
         self.is_shared = len(self.lanes) > 1
         return len(self.lanes) - 1
 
     def named(self, endpoint: str | None) -> Lane | None:
         """The lane of that name that still runs."""
-        found = (lane for lane in self.lanes if lane.config.name == endpoint and lane.health.parked is None)
+        found = (lane for lane in self.lanes if lane.config.name == endpoint and lane.breaker.disabled is None)
         return next(found, None)
 
-    def heir(self, lane: Lane, state: RowState) -> Lane | None:
+    def target(self, lane: Lane, state: RowState) -> Lane | None:
         """Who takes a row of `lane`, which is in trouble, over now; None where the row had better wait."""
         if lane.config.pin:
             return None
         candidates = list(self._candidates(lane, state))
-        well = next((other for other in candidates if not other.health.in_trouble), None)
-        if well is None and lane.health.parked is not None:
-            return next((other for other in candidates if other.health.parked is None), None)
+        well = next((other for other in candidates if not other.breaker.in_trouble), None)
+        if well is None and lane.breaker.disabled is not None:
+            return next((other for other in candidates if other.breaker.disabled is None), None)
         return well
 
     def next_after(self, lane: Lane, state: RowState) -> Lane | None:
         """Who is asked next in a cascade."""
-        later = self.lanes[lane.place + 1 :]
-        return next((one for one in later if one.health.parked is None and one.place not in state.passed), None)
+        later = self.lanes[lane.index + 1 :]
+        return next((one for one in later if one.breaker.disabled is None and one.index not in state.passed), None)
 
     def probe_for(self, lane: Lane) -> RowState | None:
         """A row that waits in another lane's trouble, for `lane` to probe with, which has none of its own."""
         for other in self.lanes:
-            if other is lane or other.config.pin or not other.health.in_trouble:
+            if other is lane or other.config.pin or not other.breaker.in_trouble:
                 continue
-            state = other.give(partial(self._may_take, lane, other))
+            state = other.lend(partial(self._may_take, lane, other))
             if state is not None:
-                change_lane(state, other.place, lane.place)
+                change_lane(state, other.index, lane.index)
                 return state
         return None
 
@@ -65,7 +65,7 @@ class Roster:
         """`lane` has got into trouble, or deeper: others take over what they may."""
         if self.is_shared:
             self._share_feeds()
-            lane.shed()
+            lane.hand_over_waiting()
 
     def well_again(self) -> None:
         """A lane works again: it may take over what waits elsewhere, and has its own rows for itself."""
@@ -73,8 +73,8 @@ class Roster:
             return
         self._share_feeds()
         for other in self.lanes:
-            if other.health.in_trouble:
-                other.shed()
+            if other.breaker.in_trouble:
+                other.hand_over_waiting()
 
     def is_over(self) -> bool:
         """Whether no lane will have anything to do any more."""
@@ -96,14 +96,14 @@ class Roster:
     def _candidates(self, lane: Lane, state: RowState) -> Iterator[Lane]:
         """Who else may take the row, the best first: those it is meant for, and from a broken lane then all others."""
         meant = [one for one in self.lanes if self._is_meant(one, state)]
-        rest = [one for one in self.lanes if one not in meant] if lane.health.is_broken else []
-        return (one for one in (*meant, *rest) if one is not lane and one.place not in state.passed)
+        rest = [one for one in self.lanes if one not in meant] if lane.breaker.is_broken else []
+        return (one for one in (*meant, *rest) if one is not lane and one.index not in state.passed)
 
-    def _may_take(self, heir: Lane, lane: Lane, state: RowState) -> bool:
-        return heir in self._candidates(lane, state)
+    def _may_take(self, target: Lane, lane: Lane, state: RowState) -> bool:
+        return target in self._candidates(lane, state)
 
     def _is_meant(self, lane: Lane, state: RowState) -> bool:
-        return lane.home is None if state.home is None else lane.place == state.home
+        return lane.partition is None if state.assigned_lane is None else lane.index == state.assigned_lane
 
     def _share_feeds(self) -> None:
         """Gives each lane its own feed, and those of lanes that are all broken to the first that may take them over."""
@@ -112,21 +112,21 @@ class Roster:
             lane.feeds = [lane.own_feed]
             owners.setdefault(lane.own_feed[0], []).append(lane)
         for members in owners.values():
-            heir = self._heir_of_all(members)
-            if heir is not None:
-                heir.feeds.append(members[0].own_feed)
-                heir.wake()
+            target = self._target_of_all(members)
+            if target is not None:
+                target.feeds.append(members[0].own_feed)
+                target.wake()
 
-    def _heir_of_all(self, members: Sequence[Lane]) -> Lane | None:
-        if not all(one.health.is_broken for one in members) or all(one.config.pin for one in members):
+    def _target_of_all(self, members: Sequence[Lane]) -> Lane | None:
+        if not all(one.breaker.is_broken for one in members) or all(one.config.pin for one in members):
             return None
         others = [one for one in self.lanes if one not in members]
-        well = next((one for one in others if not one.health.in_trouble), None)
-        if well is None and all(one.health.parked is not None for one in members):
-            return next((one for one in others if one.health.parked is None), None)
+        well = next((one for one in others if not one.breaker.in_trouble), None)
+        if well is None and all(one.breaker.disabled is not None for one in members):
+            return next((one for one in others if one.breaker.disabled is None), None)
         return well
 
     def _takers(self) -> Iterator[tuple[Feed, bool]]:
         """Every feed, and whether a lane that runs takes rows from it."""
-        taken = {feed for lane in self.lanes if lane.health.parked is None for feed, _ in lane.feeds}
+        taken = {feed for lane in self.lanes if lane.breaker.disabled is None for feed, _ in lane.feeds}
         return ((feed, feed in taken) for feed in {lane.own_feed[0] for lane in self.lanes})

@@ -105,14 +105,14 @@ class Feed:
             self._room.release()
         else:
             self._room_asked = True
-        self._tell()
+        self._wake_listeners()
 
     def _end(self, error: Exception | None) -> None:
         self.error = error
         self._ended = True
         self._closed.set()
-        self._tell()
+        self._wake_listeners()
 
-    def _tell(self) -> None:
+    def _wake_listeners(self) -> None:
         for listener in self._listeners:
             listener()

@@ -1,7 +1,7 @@
-"""The opening of a lane: rows refused alike are held back until one row does better.
+"""The first rows of a lane: those refused alike are held back until one row does better.
 
 Twenty rows refused for the same reason and none answered mean that the job is wrong, not the rows: the lane is
-hopeless, and the rows held back go to another one or stay pending.  It must not know who asks.
+disabled, and the rows held back go to another one or stay pending.  It must not know who asks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Ended(NamedTuple):
     outcome: Outcome
 
 
-class Opening:
+class FirstRowsCheck:
     """Holds outcomes of a lane until it has shown that it can succeed; at most 20 rows plus those in flight.
 
     Once it `is_over`, every outcome may be saved at once.
@@ -52,12 +52,12 @@ class Opening:
         return len(self._held)
 
     @property
-    def hopeless(self) -> str | None:
+    def refused_alike(self) -> str | None:
         """The error of the rows held back, once there are enough of them."""
         return self._held[0].outcome.error if not self.is_over and len(self._held) >= ALIKE_ROWS else None
 
     def release(self) -> list[Ended]:
-        """Ends the opening and gives back what was held."""
+        """Ends the check and gives back what was held."""
         self.is_over = True
         held, self._held = self._held, []
         return held

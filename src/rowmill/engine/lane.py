@@ -1,6 +1,6 @@
-"""One endpoint and all that belongs to it: its slots, its health, its waiting rows.
+"""One endpoint and all that belongs to it: its slots, its breaker, its waiting rows.
 
-Workers pull steps from it.  Only in trouble does it hand rows to other lanes, which the roster names.  It must not
+Workers pull steps from it.  Only in trouble does it hand rows to other lanes, which failover names.  It must not
 know how a row is rendered, read or saved.
 """
 
@@ -12,16 +12,16 @@ from collections.abc import Callable
 
 from rowmill.core.limits.concurrency import AdaptiveLimit
 from rowmill.core.replies.steps import RowState, change_lane, first_state
-from rowmill.engine.circuit_breaker import BREAKER_ROWS, SERVER_FAULTS, Health, Verdict
-from rowmill.engine.failover import Roster
+from rowmill.engine.circuit_breaker import BREAKER_ROWS, SERVER_FAULTS, CircuitBreaker, Verdict
+from rowmill.engine.failover import Failover
 from rowmill.engine.feed import Feed
-from rowmill.engine.first_rows import ALIKE_ROWS, Opening
+from rowmill.engine.first_rows import ALIKE_ROWS, FirstRowsCheck
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
-from rowmill.engine.retry_queue import WaitingRows
-from rowmill.engine.stats import LaneTally
+from rowmill.engine.retry_queue import RetryQueue
+from rowmill.engine.stats import LaneStats
 from rowmill.errors import FailureKind, JobError, StopReason
-from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, LimitChanged
+from rowmill.events import Event, LaneDisabled, LanePaused, LaneResumed, LimitChanged
 from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
 
@@ -34,7 +34,7 @@ TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer 
 class Lane:
     """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once.
 
-    `feed` brings its rows: those meant for it alone, or those of all lanes that share a feed.  `is_home` says which.
+    `feed` brings its rows: those assigned to it alone (`has_partition`), or those of all lanes that share a feed.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class Lane:
         provider: Provider,
         feed: Feed,
         clock: Clock,
-        tell: Callable[[Event], None],
+        notify: Callable[[Event], None],
         gate: RateGate,
-        roster: Roster | None = None,
+        failover: Failover | None = None,
         *,
-        is_home: bool = False,
+        has_partition: bool = False,
     ) -> None:
-        self.roster = roster or Roster()
-        self.place = self.roster.add(self)
-        self.home = self.place if is_home else None
-        self.own_feed: tuple[Feed, int | None] = (feed, self.home)
+        self.failover = failover or Failover()
+        self.index = self.failover.add(self)
+        self.partition = self.index if has_partition else None
+        self.own_feed: tuple[Feed, int | None] = (feed, self.partition)
         self.feeds = [self.own_feed]
-        self.opening = Opening(has_succeeded=False)
+        self.first_rows = FirstRowsCheck(has_succeeded=False)
         self.config = config
         self.provider = provider
         self.gate = gate
@@ -67,11 +67,11 @@ class Lane:
         self.in_flight = 0
         self.sending = 0
         self.peak_in_flight = 0
-        self.tally = LaneTally()
-        self.health = Health(config.max_outage_s, clock.random)
+        self.stats = LaneStats()
+        self.breaker = CircuitBreaker(config.max_outage_s, clock.random)
         self._clock = clock
-        self._tell = tell
-        self._waiting = WaitingRows()
+        self._notify = notify
+        self._retry_queue = RetryQueue()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
@@ -81,11 +81,11 @@ class Lane:
     @property
     def waiting(self) -> int:
         """Rows that wait for a retry."""
-        return len(self._waiting.entries)
+        return len(self._retry_queue.entries)
 
     def why(self) -> str | None:
         """What the lane waits for, in words; None while it waits for nothing.  Safe from any thread."""
-        return self.health.words(self._clock.now()) or self.gate.why()
+        return self.breaker.words(self._clock.now()) or self.gate.why()
 
     async def take(self) -> RowState | None:
         """The next step for a worker, which holds a slot until `release`; None when there is nothing left to do."""
@@ -95,7 +95,7 @@ class Lane:
             if state is not None:
                 return state
             if self._is_over():
-                self.roster.wake_all()
+                self.failover.wake_all()
                 return None
             await self._rest(now)
 
@@ -116,47 +116,47 @@ class Lane:
 
     def put_back(self, state: RowState, delay_s: float) -> None:
         """Lets a row wait for `delay_s` without holding a slot; in this lane, unless its trouble sends the row away."""
-        if not (self.health.in_trouble and self.roster.is_shared):
+        if not (self.breaker.in_trouble and self.failover.is_shared):
             self._wait(state, delay_s)
             return
-        heir = self.roster.heir(self, state)
-        if heir is not None:
-            self._hand_over(state, heir)
-        elif self.health.parked is None:
+        target = self.failover.target(self, state)
+        if target is not None:
+            self._hand_over(state, target)
+        elif self.breaker.disabled is None:
             self._wait(state, delay_s)
 
     def pass_on(self, state: RowState) -> None:
         """Sends a row that this lane has had its say about on to the next one; there must be one."""
-        heir = self.roster.next_after(self, state)
-        assert heir is not None
-        state.passed |= {self.place}
-        state.home = heir.place
-        self._hand_over(state, heir)
+        target = self.failover.next_after(self, state)
+        assert target is not None
+        state.passed |= {self.index}
+        state.assigned_lane = target.index
+        self._hand_over(state, target)
 
     def has_next(self, state: RowState) -> bool:
         """Whether there is a lane that a row may be passed on to."""
-        return self.roster.next_after(self, state) is not None
+        return self.failover.next_after(self, state) is not None
 
     def receive(self, state: RowState) -> None:
         """Takes a row from another lane; it is due at once."""
         self._wait(state, 0.0)
         self.wake()
 
-    def give(self, may_go: Callable[[RowState], bool]) -> RowState | None:
+    def lend(self, may_go: Callable[[RowState], bool]) -> RowState | None:
         """Takes one waiting row out, where one may go."""
-        return self._waiting.take(may_go)
+        return self._retry_queue.take(may_go)
 
-    def shed(self) -> None:
+    def hand_over_waiting(self) -> None:
         """Hands over what others may take; once the lane is out for good, nothing waits in it any more."""
-        for due_s, _, state in self._waiting.drain():
+        for due_s, _, state in self._retry_queue.drain():
             self.put_back(state, due_s - self._clock.now())
 
-    def _hand_over(self, state: RowState, heir: Lane) -> None:
-        change_lane(state, self.place, heir.place)
-        heir.receive(state)
+    def _hand_over(self, state: RowState, target: Lane) -> None:
+        change_lane(state, self.index, target.index)
+        target.receive(state)
 
     def _wait(self, state: RowState, delay_s: float) -> None:
-        self._waiting.add(state, self._clock.now() + delay_s)
+        self._retry_queue.add(state, self._clock.now() + delay_s)
 
     def may_send_now(self, state: RowState) -> bool:
         """Whether the lane's rates have room at once, which is then reserved."""
@@ -165,14 +165,14 @@ class Lane:
     async def may_send(self, state: RowState) -> bool:
         """Waits for the lane's rates; false where the lane meanwhile must not send: the step goes back."""
         has_room = await self.gate.reserve(state, self._is_open)
-        if self.roster.is_shared:
+        if self.failover.is_shared:
             self.wake()
         return has_room
 
     def sends(self, state: RowState) -> None:
         """A row's request goes out: every send is counted and numbered."""
-        self.health.sent(state)
-        self.tally.requests += 1
+        self.breaker.sent(state)
+        self.stats.requests += 1
         self.sending += 1
         if self.sending > self.peak_in_flight:
             self.peak_in_flight = self.sending
@@ -182,38 +182,38 @@ class Lane:
     def has_sent(self, state: RowState, raw: RawReply | Failure | None) -> None:
         """What came back, None where the request was dropped in flight."""
         if type(raw) is RawReply:
-            self._heard(state, raw)
+            self._read_headers(state, raw)
         elif raw is None:
-            self.health.abandoned(state)
+            self.breaker.abandoned(state)
         self.sending -= 1
 
     def succeeded(self, state: RowState) -> None:
         """A valid answer came."""
-        was_probing = self.health.probing
-        self.health.succeeded(state)
-        self.tally.succeeded += 1
-        if was_probing and not self.health.probing:
+        was_probing = self.breaker.probing
+        self.breaker.succeeded(state)
+        self.stats.succeeded += 1
+        if was_probing and not self.breaker.probing:
             self._resumed()
 
     def judge(self, state: RowState, failure: Failure) -> Verdict:
         """Counts a failure and decides whether it is the row's or the lane's."""
-        was_probing, was_parked = self.health.probing, self.health.parked is not None
+        was_probing, was_disabled = self.breaker.probing, self.breaker.disabled is not None
         self._settle(state, failure)
         if failure.kind in RENEWABLE and self._renewed():
-            self.health.abandoned(state)
-            return Verdict(charged=False)
-        verdict = self.health.failed(state, failure, self._clock.now(), alone=self.roster.is_last_row())
-        self.tally.failed(failure.kind)
-        self.health.check_outage(self._clock.now())
-        if self.health.parked is not None:
-            if not was_parked:
-                self._parked()
+            self.breaker.abandoned(state)
+            return Verdict(uses_attempt=False)
+        verdict = self.breaker.failed(state, failure, self._clock.now(), alone=self.failover.is_last_row())
+        self.stats.failed(failure.kind)
+        self.breaker.check_outage(self._clock.now())
+        if self.breaker.disabled is not None:
+            if not was_disabled:
+                self._disabled()
         elif verdict.pause_s is not None:
             self.gate.disturb()
-            why = self.health.words(self._clock.now()) or failure.message
-            self._tell(LanePaused(self.config.name, verdict.pause_s, why))
-            self.roster.troubled(self)
-        elif was_probing and not self.health.probing:
+            why = self.breaker.words(self._clock.now()) or failure.message
+            self._notify(LanePaused(self.config.name, verdict.pause_s, why))
+            self.failover.troubled(self)
+        elif was_probing and not self.breaker.probing:
             self._resumed()
         return verdict
 
@@ -233,12 +233,12 @@ class Lane:
         elif kind in SERVER_FAULTS:
             self._adaptive.on_server_error()
             # A probe goes alone: that it waits says nothing about how many may.
-            is_timeout = kind is FailureKind.TIMEOUT and not self.health.probing
+            is_timeout = kind is FailureKind.TIMEOUT and not self.breaker.probing
             if is_timeout and self._adaptive.on_timeout(state.sent_at_s, self._clock.now()):
                 self._moved()
 
-    def _heard(self, state: RowState, raw: RawReply) -> None:
-        self.gate.heard(raw.headers)
+    def _read_headers(self, state: RowState, raw: RawReply) -> None:
+        self.gate.adopt_limits(raw.headers)
         adaptive = self._adaptive
         if adaptive is not None and raw.status == OK:
             moved = adaptive.on_success(raw.latency_s, state.sent_at_s, self.sending, self._clock.now())
@@ -250,7 +250,7 @@ class Lane:
         rises = self._adaptive.limit > self.limit
         self.limit = self._adaptive.limit
         if announce:
-            self._tell(LimitChanged(self.config.name, self._adaptive.goal, self._adaptive.why))
+            self._notify(LimitChanged(self.config.name, self._adaptive.goal, self._adaptive.why))
         if rises:
             self.grown()
             self.wake()
@@ -266,13 +266,13 @@ class Lane:
             return False
 
     def _is_open(self) -> bool:
-        return not self._stopping and self.health.may_send(self._clock.now())
+        return not self._stopping and self.breaker.may_send(self._clock.now())
 
     def must_hold(self, state: RowState, failure: Failure) -> bool:
         """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
-        if failure.kind not in SERVER_FAULTS or self.health.may_end(state):
+        if failure.kind not in SERVER_FAULTS or self.breaker.may_end(state):
             return False
-        return not self._exhausted() or len(self._waiting.entries) + self.in_flight >= BREAKER_ROWS
+        return not self._exhausted() or len(self._retry_queue.entries) + self.in_flight >= BREAKER_ROWS
 
     def stop(self) -> None:
         """Admits nothing any more; what is in flight goes on."""
@@ -282,8 +282,8 @@ class Lane:
 
     def give_up(self, reason: StopReason, why: str) -> None:
         """Takes the lane out for the rest of the run."""
-        self.health.park(reason, why)
-        self._parked()
+        self.breaker.disable(reason, why)
+        self._disabled()
 
     def wake(self) -> None:
         """Lets one idle worker look again; it passes the word on while there is more to do."""
@@ -295,28 +295,28 @@ class Lane:
 
     def _admit(self, now: float) -> RowState | None:
         """Invariant: whoever gets a row here counts as in flight until `release`."""
-        if self._stopping or self.in_flight >= self.limit or not self.health.may_send(now):
+        if self._stopping or self.in_flight >= self.limit or not self.breaker.may_send(now):
             return None
-        if self.roster.is_shared and self.gate.is_waited_for:
+        if self.failover.is_shared and self.gate.is_waited_for:
             return None  # whoever waits at the gate holds a row that another lane could send
-        if self._waiting.entries:
-            state = self._waiting.take_due(now)
+        if self._retry_queue.entries:
+            state = self._retry_queue.take_due(now)
             if state is not None:
-                return self._better_probe(state, now) if self.health.probing else state
-            if len(self._waiting.entries) >= MOST_WAITING_ROWS + self.limit:
+                return self._better_probe(state, now) if self.breaker.probing else state
+            if len(self._retry_queue.entries) >= MOST_WAITING_ROWS + self.limit:
                 return None
-        if not self.opening.is_over:
-            on_trial = self.opening.held_rows
-            if on_trial and on_trial + self.in_flight >= max(self.limit, ALIKE_ROWS):
+        if not self.first_rows.is_over:
+            held_rows = self.first_rows.held_rows
+            if held_rows and held_rows + self.in_flight >= max(self.limit, ALIKE_ROWS):
                 return None
         state = self._next_row()
-        return self.roster.probe_for(self) if state is None and self.health.probing else state
+        return self.failover.probe_for(self) if state is None and self.breaker.probing else state
 
     def _better_probe(self, state: RowState, now: float) -> RowState:
         """Another row, where this one had better not be the probe and there is one."""
-        if not self.health.avoids(state):
+        if not self.breaker.avoids(state):
             return state
-        other = self._waiting.take_due(now) or self._next_row()
+        other = self._retry_queue.take_due(now) or self._next_row()
         if other is None:
             return state
         self._wait(state, 0.0)
@@ -324,16 +324,16 @@ class Lane:
 
     def _next_row(self) -> RowState | None:
         """A new row, from the lane's own feed before one that it has taken over."""
-        for feed, home in self.feeds:
+        for feed, partition in self.feeds:
             while (row := feed.take()) is not None:
-                state = first_state(row, home)
+                state = first_state(row, partition)
                 if row.unread is None or not self._belongs_elsewhere(state):
                     return state
         return None
 
     def _belongs_elsewhere(self, state: RowState) -> bool:
         """A stored reply is read by the lane that it came from."""
-        owner = self.roster.named(state.row.unread_from)
+        owner = self.failover.named(state.row.unread_from)
         if owner is None or owner is self:
             return False
         owner.receive(state)
@@ -343,13 +343,13 @@ class Lane:
         return all(feed.exhausted for feed, _ in self.feeds)
 
     def _is_over(self) -> bool:
-        return self._stopping or self.health.parked is not None or self.roster.is_over()
+        return self._stopping or self.breaker.disabled is not None or self.failover.is_over()
 
-    def _parked(self) -> None:
-        self._tell(LaneParked(self.config.name, self.health.parked_why))
+    def _disabled(self) -> None:
+        self._notify(LaneDisabled(self.config.name, self.breaker.disabled_why))
         self.gate.disturb()
-        self.roster.troubled(self)
-        self.roster.wake_all()
+        self.failover.troubled(self)
+        self.failover.wake_all()
 
     async def _rest(self, now: float) -> None:
         """Sleeps until something changes that may let a step go, or until a waiting row is due.
@@ -369,20 +369,20 @@ class Lane:
 
     def _due_at(self) -> float | None:
         """When time alone lets a step go: the end of the pause, or the first waiting row's turn."""
-        first_s = self._waiting.first_due_s
-        return self.health.until_s if first_s is None else max(self.health.until_s, first_s)
+        first_s = self._retry_queue.first_due_s
+        return self.breaker.until_s if first_s is None else max(self.breaker.until_s, first_s)
 
     def _ring(self) -> None:
         self._timer = None
-        was_parked = self.health.parked is not None
-        self.health.check_outage(self._clock.now())
-        if self.health.parked is not None and not was_parked:
-            self._parked()
+        was_disabled = self.breaker.disabled is not None
+        self.breaker.check_outage(self._clock.now())
+        if self.breaker.disabled is not None and not was_disabled:
+            self._disabled()
         self.wake()
 
     def _resumed(self) -> None:
-        self._tell(LaneResumed(self.config.name))
-        self.roster.well_again()
+        self._notify(LaneResumed(self.config.name))
+        self.failover.well_again()
         self.wake()
 
     def wake_all(self) -> None:

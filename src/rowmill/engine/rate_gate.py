@@ -1,6 +1,6 @@
 """What a rendered request waits for before it is sent: its quota's rates, in order of arrival.
 
-The arithmetic is `limits.rate`'s; here is the waiting.  It must not know of health, slots or retries.
+The arithmetic is `limits.rate`'s; here is the waiting.  It must not know of breakers, slots or retries.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class RateGate:
         if self._nap is not None and not self._nap.done():
             self._nap.set_result(None)
 
-    def heard(self, headers: Mapping[str, str]) -> None:
+    def adopt_limits(self, headers: Mapping[str, str]) -> None:
         """A reply came: adopts the limits that its headers announce, where the user stated none."""
         if announce_nothing(headers):
             return

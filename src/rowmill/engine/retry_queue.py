@@ -11,14 +11,14 @@ from rowmill.core.replies.steps import RowState
 
 
 class Entry(NamedTuple):
-    """When a row is due, its place among those due at once, and the row."""
+    """When a row is due, its order among those due at once, and the row."""
 
     due_s: float
     order: int
     state: RowState
 
 
-class WaitingRows:
+class RetryQueue:
     """A heap, `entries`; rows that are due at the same time come out as they went in."""
 
     def __init__(self) -> None:

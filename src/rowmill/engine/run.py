@@ -13,13 +13,13 @@ from functools import partial
 
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RowState
-from rowmill.engine.budget_gate import Purse
-from rowmill.engine.failover import Roster
+from rowmill.engine.budget_gate import BudgetGate
+from rowmill.engine.failover import Failover
 from rowmill.engine.feed import Feed
-from rowmill.engine.first_rows import Opening
+from rowmill.engine.first_rows import FirstRowsCheck
 from rowmill.engine.lane import Lane
-from rowmill.engine.stats import LaneView, Tally
-from rowmill.engine.worker import Desk, RowRules, work
+from rowmill.engine.stats import LaneView, RunStats
+from rowmill.engine.worker import RowRules, WorkerContext, work
 from rowmill.errors import StopReason, StoreFullError
 from rowmill.events import Event, RunEnded, RunStarted
 from rowmill.ports import Clock, Observer, Store
@@ -50,17 +50,17 @@ class Run:
         feeds: Sequence[Feed],
         store: Store,
         clock: Clock,
-        tally: Tally,
+        stats: RunStats,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self.roster = Roster()
-        self._desks: dict[Lane, Desk] = {}
+        self.failover = Failover()
+        self._contexts: dict[Lane, WorkerContext] = {}
         self._feeds = feeds
         self._store = store
         self._clock = clock
-        self._tally = tally
+        self._stats = stats
         self._observers = observers
-        self._purse = Purse(self._out_of_money)
+        self._budget_gate = BudgetGate(self._out_of_money)
         self._limits = RunLimits()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._workers: set[asyncio.Task[None]] = set()
@@ -75,21 +75,23 @@ class Run:
     @property
     def lanes(self) -> Sequence[Lane]:
         """In the order of the job's endpoints."""
-        return self.roster.lanes
+        return self.failover.lanes
 
     def add(self, lane: Lane, rules: RowRules) -> None:
-        """Takes on a lane, which was made with this run's roster, and what holds for rows there; before `execute`."""
-        lane.opening = Opening(has_succeeded=self._tally.counts[Status.OK] > 0)
-        self._desks[lane] = Desk(rules, self._store, self._clock, self._purse, partial(self._finished, lane))
+        """Takes on a lane, which was made with this run's failover, and what holds for rows there; before `execute`."""
+        lane.first_rows = FirstRowsCheck(has_succeeded=self._stats.counts[Status.OK] > 0)
+        self._contexts[lane] = WorkerContext(
+            rules, self._store, self._clock, self._budget_gate, partial(self._finished, lane)
+        )
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Passes an event on to the observers."""
         for observer in self._observers:
-            observer.tell(event)
+            observer.notify(event)
 
     def figures(self) -> Figures:
         """The run as it stands now; from any thread."""
-        return self._tally.figures([_view(lane) for lane in self.lanes])
+        return self._stats.figures([_view(lane) for lane in self.lanes])
 
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Asks the run to end; what is in flight is awaited, for 10 s after a signal."""
@@ -102,24 +104,24 @@ class Run:
         """Runs until no row is left or something stops it; why, and what to tell the user."""
         self._loop = asyncio.get_running_loop()
         self._limits = limits
-        self._purse.budget = limits.budget
+        self._budget_gate.budget = limits.budget
         if self._reason is not None:
             return self._reason, self._message
         self._tick()
         if limits.max_duration_s is not None:
             text = f"max_duration_s of {limits.max_duration_s:g} s reached"
             self._deadline = self._loop.call_later(limits.max_duration_s, self._stop, StopReason.MAX_DURATION, text)
-        self.tell(RunStarted(self.figures))
+        self.notify(RunStarted(self.figures))
         try:
             await self._supervise()
         finally:
-            self._tally.ended_s = self._clock.now()
+            self._stats.ended_s = self._clock.now()
             for timer in (self._deadline, self._ticker):
                 if timer is not None:
                     timer.cancel()
             for feed in self._feeds:
                 await feed.stop()
-            self.tell(RunEnded())
+            self.notify(RunEnded())
         return self._ending()
 
     async def _supervise(self) -> None:
@@ -141,7 +143,7 @@ class Run:
     def _staff(self, lane: Lane) -> None:
         """Starts workers up to the lane's limit; where it has fallen, those there are wait for their turn."""
         for _ in range(lane.limit - self._staffed[lane]):
-            worker = asyncio.ensure_future(work(lane, self._desks[lane]))
+            worker = asyncio.ensure_future(work(lane, self._contexts[lane]))
             self._workers.add(worker)
             worker.add_done_callback(self._worker_ended)
         self._staffed[lane] = max(lane.limit, self._staffed[lane])
@@ -160,10 +162,10 @@ class Run:
         for feed in self._feeds:
             if feed.error is not None:
                 return StopReason.SOURCE, str(feed.error)
-        parked = [lane for lane in self.lanes if lane.health.parked is not None]
-        for lane in parked:
-            assert lane.health.parked is not None
-            return lane.health.parked, f"{lane.config.name}: {lane.health.parked_why}"
+        disabled = [lane for lane in self.lanes if lane.breaker.disabled is not None]
+        for lane in disabled:
+            assert lane.breaker.disabled is not None
+            return lane.breaker.disabled, f"{lane.config.name}: {lane.breaker.disabled_why}"
         return StopReason.FINISHED, ""
 
     def _stop(self, reason: StopReason, message: str) -> None:
@@ -183,10 +185,10 @@ class Run:
     def _stop_lanes(self) -> None:
         for lane in self.lanes:
             lane.stop()
-        self._purse.close()
+        self._budget_gate.close()
 
     def _out_of_money(self) -> None:
-        budget = self._purse.budget
+        budget = self._budget_gate.budget
         assert budget is not None
         words = f"budget_usd of {budget.limit_usd:g} USD: {budget.spent_usd:.4g} USD are spent"
         if budget.unconfirmed_usd:
@@ -194,59 +196,59 @@ class Run:
         self._stop(StopReason.BUDGET, f"{words}, and the next request may cost more than is left; raise --budget-usd")
 
     def _finished(self, lane: Lane, state: RowState, outcome: Outcome, refusal: str | None) -> None:
-        if lane.opening.is_over:
+        if lane.first_rows.is_over:
             self._save(outcome)
         else:
-            self._open(lane, state, outcome, refusal)
+            self._check_first_rows(lane, state, outcome, refusal)
         limit = self._limits.max_failure_rate
-        if limit is not None and self._tally.session_rows >= RATE_ROWS:
-            share = self._tally.session_bad / self._tally.session_rows
+        if limit is not None and self._stats.session_rows >= RATE_ROWS:
+            share = self._stats.session_bad / self._stats.session_rows
             if share > limit:
                 self._stop(
                     StopReason.FAILURE_RATE,
-                    f"{self._tally.session_bad} of {self._tally.session_rows} rows failed (max_failure_rate {limit:g})",
+                    f"{self._stats.session_bad} of {self._stats.session_rows} rows failed (max_failure_rate {limit:g})",
                 )
 
-    def _open(self, lane: Lane, state: RowState, outcome: Outcome, refusal: str | None) -> None:
-        opening = lane.opening
-        held = opening.held_rows
-        for ended in opening.admit(state, outcome, refusal):
+    def _check_first_rows(self, lane: Lane, state: RowState, outcome: Outcome, refusal: str | None) -> None:
+        check = lane.first_rows
+        held = check.held_rows
+        for ended in check.admit(state, outcome, refusal):
             self._save(ended)
-        if held != opening.held_rows:
+        if held != check.held_rows:
             lane.wake()
-            if opening.hopeless is not None:
-                self._give_up(lane, f"the first rows were all refused alike: {opening.hopeless}")
+            if check.refused_alike is not None:
+                self._give_up(lane, f"the first rows were all refused alike: {check.refused_alike}")
 
     def _give_up(self, lane: Lane, why: str) -> None:
-        """A lane is hopeless: what it holds back goes to others; with no other the run stops and it stays pending."""
+        """What a lane holds back goes to others; with no other the run stops and it stays pending."""
         if len(self.lanes) == 1:
             self._stop(StopReason.HOPELESS, why)
             return
         lane.give_up(StopReason.HOPELESS, why)
-        for held in lane.opening.release():
+        for held in lane.first_rows.release():
             lane.put_back(held.state, 0.0)
 
     def _save(self, outcome: Outcome) -> None:
         self._store.save_outcome(outcome)
-        self._tally.finished(outcome)
+        self._stats.finished(outcome)
 
     def _release_held(self) -> None:
         if self._reason is StopReason.HOPELESS:
             return
         for lane in self.lanes:
-            for held in lane.opening.release():
+            for held in lane.first_rows.release():
                 self._save(held.outcome)
 
     def _tick(self) -> None:
         """Once a second: samples the counters that rates are made of."""
         assert self._loop is not None
         now = self._clock.now()
-        self._tally.tick(now)
+        self._stats.tick(now)
         for lane in self.lanes:
-            lane.tally.tick(now)
+            lane.stats.tick(now)
         self._ticker = self._loop.call_later(1.0, self._tick)
 
 
 def _view(lane: Lane) -> LaneView:
     adapts = lane.config.in_flight is None
-    return LaneView(lane.config.name, lane.sending, lane.limit, adapts, lane.waiting, lane.why(), lane.tally)
+    return LaneView(lane.config.name, lane.sending, lane.limit, adapts, lane.waiting, lane.why(), lane.stats)

@@ -35,7 +35,7 @@ class LaneRates(NamedTuple):
     output_tokens: float
 
 
-class LaneTally:
+class LaneStats:
     """What one lane has done in this session."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class LaneTally:
 
 
 class LaneView(NamedTuple):
-    """What the figures show of a lane besides its tally."""
+    """What the figures show of a lane besides its stats."""
 
     name: str
     in_flight: int
@@ -97,7 +97,7 @@ class LaneView(NamedTuple):
     adapts: bool
     waiting: int
     why: str | None
-    tally: LaneTally
+    stats: LaneStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Before:
     latencies: Histogram = field(default_factory=Histogram)
 
 
-class Tally:
+class RunStats:
     """Counts outcomes; `figures` may be called from any thread."""
 
     def __init__(self, before: Before, now: Callable[[], float], total: Callable[[], int | None]) -> None:
@@ -164,11 +164,11 @@ class Tally:
         latencies.merge(self.latencies)
         retries: Counter[str] = Counter()
         throttles: Counter[str] = Counter()
-        known_usd = self._before.cost_usd + sum(lane.tally.cost_usd for lane in lanes)
-        unknown_costs = self._before.unknown_costs + sum(lane.tally.unknown_costs for lane in lanes)
+        known_usd = self._before.cost_usd + sum(lane.stats.cost_usd for lane in lanes)
+        unknown_costs = self._before.unknown_costs + sum(lane.stats.unknown_costs for lane in lanes)
         for lane in lanes:
-            retries.update(dict(lane.tally.retries))
-            throttles.update(dict(lane.tally.throttles))
+            retries.update(dict(lane.stats.retries))
+            throttles.update(dict(lane.stats.throttles))
         return Figures(
             total=total,
             counts=counts,
@@ -176,9 +176,9 @@ class Tally:
             elapsed_s=self.elapsed_s(),
             rows_per_s=self._rate(),
             eta_s=(total - done) / average if total is not None and average > 0 else None,
-            requests=self._before.requests + sum(lane.tally.requests for lane in lanes),
-            input_tokens=self._before.input_tokens + sum(lane.tally.input_tokens for lane in lanes),
-            output_tokens=self._before.output_tokens + sum(lane.tally.output_tokens for lane in lanes),
+            requests=self._before.requests + sum(lane.stats.requests for lane in lanes),
+            input_tokens=self._before.input_tokens + sum(lane.stats.input_tokens for lane in lanes),
+            output_tokens=self._before.output_tokens + sum(lane.stats.output_tokens for lane in lanes),
             cost_usd=None if unknown_costs else round(known_usd, 12),
             known_usd=round(known_usd, 12),
             latency_s={
@@ -191,8 +191,8 @@ class Tally:
 
 
 def _lane_figures(lane: LaneView, elapsed_s: float | None) -> LaneFigures:
-    tally = lane.tally
-    rates = tally.rates(elapsed_s)
+    stats = lane.stats
+    rates = stats.rates(elapsed_s)
     tried = rates.succeeded + rates.failures
     return LaneFigures(
         name=lane.name,
@@ -201,13 +201,13 @@ def _lane_figures(lane: LaneView, elapsed_s: float | None) -> LaneFigures:
         adapts=lane.adapts,
         waiting=lane.waiting,
         why=lane.why,
-        requests=tally.requests,
-        failures=tally.failures,
+        requests=stats.requests,
+        failures=stats.failures,
         rows_per_s=rates.succeeded,
         requests_per_s=rates.requests,
         success_rate=rates.succeeded / tried if tried else None,
         input_tokens_per_s=rates.input_tokens,
         output_tokens_per_s=rates.output_tokens,
-        retries=dict(tally.retries),
-        throttles=dict(tally.throttles),
+        retries=dict(stats.retries),
+        throttles=dict(stats.throttles),
     )

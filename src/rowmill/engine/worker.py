@@ -14,7 +14,7 @@ from rowmill.core.pricing.attempt_cost import attempt_cost
 from rowmill.core.replies.answers import read_answer, repair_messages, reply_text
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
 from rowmill.core.requests.prompts import TemplateFault
-from rowmill.engine.budget_gate import Purse
+from rowmill.engine.budget_gate import BudgetGate
 from rowmill.engine.lane import Lane
 from rowmill.errors import FailureKind
 from rowmill.ports import AnswerReader, Clock, RequestBuilder, Store
@@ -45,7 +45,7 @@ class RowRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class WorkerContext:
     """What the workers of a lane share.
 
     `finished` is called for each row that ends there, with its outcome and refusal (see `Done`).
@@ -54,22 +54,22 @@ class Desk:
     rules: RowRules
     store: Store
     clock: Clock
-    purse: Purse
+    budget_gate: BudgetGate
     finished: Callable[[RowState, Outcome, str | None], None]
 
 
-async def work(lane: Lane, desk: Desk) -> None:
+async def work(lane: Lane, context: WorkerContext) -> None:
     """Takes steps from the lane until there are none; holds a slot only while a step is under way."""
     while True:
-        if desk.store.full():
-            await desk.store.room()
-        state = lane.take_now(desk.clock.now()) or await lane.take()
+        if context.store.full():
+            await context.store.room()
+        state = lane.take_now(context.clock.now()) or await lane.take()
         if state is None:
             return
         try:
-            decision = await one_step(lane, desk, state)
+            decision = await one_step(lane, context, state)
             if type(decision) is Done:
-                desk.finished(state, _outcome(lane, state, decision), decision.refusal)
+                context.finished(state, _outcome(lane, state, decision), decision.refusal)
             elif type(decision) is Wait:
                 lane.put_back(state, decision.delay_s)
             elif type(decision) is Move:
@@ -78,23 +78,23 @@ async def work(lane: Lane, desk: Desk) -> None:
             lane.release()
 
 
-async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Move | Done | None:
+async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait | Move | Done | None:
     """One request of one row, from its template to the decision what comes next; None where it stays pending."""
     if state.unread is not None:
-        return _read_stored(lane, desk, state, state.unread)
+        return _read_stored(lane, context, state, state.unread)
     if state.request is None:
-        early = _prepare(state, desk.rules)
+        early = _prepare(state, context.rules)
         if early is not None:
             return early
-    if desk.purse.budget is not None:
+    if context.budget_gate.budget is not None:
         state.reserved_usd = _worst_usd(lane, state)
-        if not await desk.purse.admit(state.reserved_usd):
+        if not await context.budget_gate.admit(state.reserved_usd):
             return None
     if not (lane.may_send_now(state) or await lane.may_send(state)):
-        desk.purse.give_back(state.reserved_usd)
+        context.budget_gate.give_back(state.reserved_usd)
         return Wait(0.0, BLOCKED)
     assert state.request is not None
-    timeout_s, left_s = lane.config.timeout_s, desk.rules.retry.row_timeout_s - state.busy_s
+    timeout_s, left_s = lane.config.timeout_s, context.rules.retry.row_timeout_s - state.busy_s
     if left_s < timeout_s:
         timeout_s = max(left_s, 0.001)
     raw: RawReply | Failure | None = None
@@ -104,42 +104,42 @@ async def one_step(lane: Lane, desk: Desk, state: RowState) -> Wait | Move | Don
     finally:
         lane.has_sent(state, raw)
         if raw is None:  # dropped in flight: it may be billed
-            _settle(lane, desk, state, None)
-    state.busy_s += desk.clock.now() - state.sent_at_s
-    return _judged(lane, desk, state, raw)
+            _settle(lane, context, state, None)
+    state.busy_s += context.clock.now() - state.sent_at_s
+    return _judged(lane, context, state, raw)
 
 
-def _judged(lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure) -> Wait | Move | Done:
+def _judged(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply | Failure) -> Wait | Move | Done:
     """Reads and logs what a send has brought and decides what comes next."""
-    seen, reply = _read_new(lane, desk, state, raw)
+    seen, reply = _read_new(lane, context, state, raw)
     if reply is not None:
         state.latency_s = raw.latency_s
     if type(seen) is Answer:
         state.requests += 1
         lane.succeeded(state)
-        return next_step(state, seen, desk.rules.retry, charged=True, random=desk.clock.random)
+        return next_step(state, seen, context.rules.retry, uses_attempt=True, random=context.clock.random)
     assert isinstance(seen, Failure)
-    return _or_repair(state, desk.rules, _after_failure(lane, desk, state, seen), reply)
+    return _or_repair(state, context.rules, _after_failure(lane, context, state, seen), reply)
 
 
-def _read_stored(lane: Lane, desk: Desk, state: RowState, raw: RawReply) -> Wait | Move | Done:
+def _read_stored(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Wait | Move | Done:
     """Reads a reply of an earlier session.  What only had to be read anew is never sent again."""
     state.unread = None
-    seen, reply = _read(lane, desk, state, raw)
+    seen, reply = _read(lane, context, state, raw)
     if reply is not None:
         state.latency_s = raw.latency_s
-    rules = _rules_now(lane, desk, state)
+    rules = _rules_now(lane, context, state)
     if state.row.reread:
         rules = replace(rules, repair=0, attempts=1, cascade=frozenset())
     if isinstance(seen, Failure):
         state.attempts += 1
-    decision = next_step(state, seen, rules, charged=True, random=desk.clock.random)
-    return _or_repair(state, desk.rules, decision, reply)
+    decision = next_step(state, seen, rules, uses_attempt=True, random=context.clock.random)
+    return _or_repair(state, context.rules, decision, reply)
 
 
-def _rules_now(lane: Lane, desk: Desk, state: RowState) -> RetryRules:
+def _rules_now(lane: Lane, context: WorkerContext, state: RowState) -> RetryRules:
     """The lane's rules; without the cascade where there is nobody to go on to."""
-    rules = desk.rules.retry
+    rules = context.rules.retry
     return replace(rules, cascade=frozenset()) if rules.cascade and not lane.has_next(state) else rules
 
 
@@ -183,25 +183,25 @@ def _worst_usd(lane: Lane, state: RowState) -> float:
     return 0.0 if worst_usd is None or request is None else worst_usd(request)
 
 
-def _settle(lane: Lane, desk: Desk, state: RowState, cost_usd: float | None) -> None:
+def _settle(lane: Lane, context: WorkerContext, state: RowState, cost_usd: float | None) -> None:
     """Counts what one send has cost; where that is unknown, its worst case stands in."""
     worst_usd = state.reserved_usd
     if cost_usd is None and not worst_usd and lane.config.worst_usd is not None and state.request is not None:
         worst_usd = lane.config.worst_usd(state.request)
-    lane.tally.paid(cost_usd, worst_usd)
-    if desk.purse.budget is not None:
-        desk.purse.settle(state.reserved_usd, cost_usd)
+    lane.stats.paid(cost_usd, worst_usd)
+    if context.budget_gate.budget is not None:
+        context.budget_gate.settle(state.reserved_usd, cost_usd)
 
 
 def _read_new(
-    lane: Lane, desk: Desk, state: RowState, raw: RawReply | Failure
+    lane: Lane, context: WorkerContext, state: RowState, raw: RawReply | Failure
 ) -> tuple[Answer | Failure, Reply | None]:
     """Reads what came and logs it.  Invariant: a raw reply reaches the store even if reading it raises."""
     seen: Answer | Failure | None = None
     reply: Reply | None = None
     try:
         if type(raw) is RawReply:
-            seen, reply = _read(lane, desk, state, raw)
+            seen, reply = _read(lane, context, state, raw)
         else:
             assert isinstance(raw, Failure)
             seen = raw
@@ -209,18 +209,18 @@ def _read_new(
     finally:
         failure = seen if isinstance(seen, Failure) else None
         cost_usd = _count(lane, state, raw, reply, failure)
-        _settle(lane, desk, state, cost_usd)
-        desk.store.save_attempt(_attempt(lane, state, raw, failure, reply, cost_usd))
+        _settle(lane, context, state, cost_usd)
+        context.store.save_attempt(_attempt(lane, state, raw, failure, reply, cost_usd))
         state.is_new = False
 
 
-def _read(lane: Lane, desk: Desk, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
+def _read(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
     read = lane.provider.read(raw)
     if type(read) is not Reply:
         assert isinstance(read, Failure)
         return read, None
     state.model = read.model
-    return read_answer(read, desk.rules.schema, desk.rules.parse), read
+    return read_answer(read, context.rules.schema, context.rules.parse), read
 
 
 def _count(
@@ -239,7 +239,7 @@ def _count(
     lane.gate.used(state, usage)
     if usage is NO_USAGE:
         return cost_usd
-    lane.tally.used(usage)
+    lane.stats.used(usage)
     if usage.input_tokens is not None:
         state.input_tokens = (state.input_tokens or 0) + usage.input_tokens
     if usage.output_tokens is not None:
@@ -247,21 +247,21 @@ def _count(
     return cost_usd
 
 
-def _after_failure(lane: Lane, desk: Desk, state: RowState, failure: Failure) -> Wait | Move | Done:
+def _after_failure(lane: Lane, context: WorkerContext, state: RowState, failure: Failure) -> Wait | Move | Done:
     verdict = lane.judge(state, failure)
     kind = failure.kind
     if kind not in (FailureKind.UNREACHABLE, FailureKind.THROTTLED):
         state.requests += 1
-    if verdict.charged:
+    if verdict.uses_attempt:
         state.attempts += 1
-    rules = _rules_now(lane, desk, state)
-    decision = next_step(state, failure, rules, charged=verdict.charged, random=desk.clock.random)
+    rules = _rules_now(lane, context, state)
+    decision = next_step(state, failure, rules, uses_attempt=verdict.uses_attempt, random=context.clock.random)
     if type(decision) is not Wait and lane.must_hold(state, failure):
-        decision = Wait(desk.rules.retry.backoff_s * desk.clock.random(), failure)
+        decision = Wait(context.rules.retry.backoff_s * context.clock.random(), failure)
     if type(decision) is Wait:
         state.busy_s += decision.delay_s
-        if verdict.charged:
-            lane.tally.retries[kind.value] += 1
+        if verdict.uses_attempt:
+            lane.stats.retries[kind.value] += 1
     return decision
 
 

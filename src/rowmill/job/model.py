@@ -185,7 +185,7 @@ class EndpointSpec(_Part):
     parse: Annotated[str, AfterValidator(checks.function_name)] | None = None
 
     @property
-    def pinned(self) -> int | None:
+    def fixed_in_flight(self) -> int | None:
         """How many requests may be in flight at once; None where the limit adapts itself."""
         return None if self.in_flight == "auto" else self.in_flight
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 
-from rowmill.events import Event, LaneParked, LanePaused, LaneResumed, Notice
+from rowmill.events import Event, LaneDisabled, LanePaused, LaneResumed, Notice
 
 
 class Log:
-    """Notices and parked lanes are warnings, pauses are information; implements `ports.Observer`."""
+    """Notices and disabled lanes are warnings, pauses are information; implements `ports.Observer`."""
 
     def __init__(self) -> None:
         self._logger = logging.getLogger("rowmill")
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """See `ports.Observer`."""
         match event:
             case Notice(text):
                 self._logger.warning("%s", text)
-            case LaneParked(lane, why):
+            case LaneDisabled(lane, why):
                 self._logger.warning("%s is out for this run: %s", lane, why)
             case LanePaused(lane, seconds, why):
                 self._logger.info("%s waits %.1f s: %s", lane, seconds, why)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from rowmill.events import Event, LaneParked, Notice, RunEnded, RunStarted
+from rowmill.events import Event, LaneDisabled, Notice, RunEnded, RunStarted
 from rowmill.observers.wording import figure_lines, printable, progress_line, rows_words
 from rowmill.records import Figures
 
@@ -32,7 +32,7 @@ class Progress:
         self._interval_s = interval_s
         self._shown: _Block | _Lines | None = None
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Starts and stops with the run; prints notices above the block."""
         match event:
             case RunStarted(figures) if not self._quiet:
@@ -43,7 +43,7 @@ class Progress:
                     self._shown = None
             case Notice(text) if not self._quiet:
                 self._say(text)
-            case LaneParked(lane, why):
+            case LaneDisabled(lane, why):
                 self._say(f"{lane} is out for the rest of this run: {why}")
             case _:
                 pass

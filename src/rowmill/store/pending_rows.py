@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rowmill.core.requests.routing import Share
+from rowmill.core.requests.routing import Partition
 from rowmill.ports import Chunk
 from rowmill.records import Fault, Row
 from rowmill.store import chunktable, meta
@@ -52,13 +52,13 @@ class PendingRows:
         self._rules = rules
         self._followed = followed
 
-    def walk(self, share: Share | None = None) -> Iterator[Sequence[Row]]:
+    def walk(self, partition: Partition | None = None) -> Iterator[Sequence[Row]]:
         """Pending rows, a chunk at a time, in input order; blocks for chunks, raises what broke the reading off.
 
-        `share` says which rows (None: all); several may be walked at once, each in a thread of its own.
+        `partition` says which rows (None: all); several may be walked at once, each in a thread of its own.
         """
-        if share is not None and share.is_everything:
-            share = None
+        if partition is not None and partition.is_everything:
+            partition = None
         with contextlib.closing(connections.reader(self._writer.path)) as connection:
             packer = Packer(meta.dictionary(connection))
             after, rows_before, chunks = -1, 0, 0
@@ -67,14 +67,14 @@ class PendingRows:
                 if stored is None:
                     return
                 after = stored.id
-                if share is None or share.may_hold(*self._span(stored, rows_before)):
-                    yield self._pending_of(connection, stored, packer, share, rows_before)
+                if partition is None or partition.may_hold(*self._span(stored, rows_before)):
+                    yield self._pending_of(connection, stored, packer, partition, rows_before)
                 rows_before += stored.row_count
                 chunks += 1
                 self._progress.chunks_fed(chunks)
 
     def _span(self, stored: StoredChunk, rows_before: int) -> tuple[int, int]:
-        """The numbers [first, end) of a chunk's rows, as shares count them."""
+        """The numbers [first, end) of a chunk's rows, as partitions count them."""
         if self._rules.counts_chosen:
             return rows_before, rows_before + stored.row_count
         return stored.id, stored.last + 1
@@ -84,7 +84,7 @@ class PendingRows:
         connection: sqlite3.Connection,
         stored: StoredChunk,
         packer: Packer,
-        share: Share | None,
+        partition: Partition | None,
         rows_before: int,
     ) -> Sequence[Row]:
         first, last = stored.id, stored.last
@@ -99,10 +99,10 @@ class PendingRows:
             at for at, index in enumerate(indices) if states.get(index, 1) != 0 and (only is None or index in only)
         ]
         chunk: Chunk | None = None
-        strays: Mapping[int, str] = {}
-        if share is not None and offsets:
+        unassigned: Mapping[int, str] = {}
+        if partition is not None and offsets:
             chunk = chunktable.load_chunk(stored, packer)
-            offsets, strays = self._claimed(chunk, offsets, share, rows_before)
+            offsets, unassigned = self._claimed(chunk, offsets, partition, rows_before)
         if self._rules.dedupe and offsets:
             offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
         if not offsets:
@@ -110,22 +110,22 @@ class PendingRows:
         if chunk is None:
             chunk = chunktable.load_chunk(stored, packer)
         if len(offsets) < len(chunk):
-            strays = {at: strays[old] for at, old in enumerate(offsets) if old in strays}
+            unassigned = {at: unassigned[old] for at, old in enumerate(offsets) if old in unassigned}
             chunk = chunk.take(offsets)
         past = past_of(connection, first, last, states)
         values = chunk.values(self._rules.value_names)
-        if not past.attempts and not chunk.faults and not strays:
+        if not past.attempts and not chunk.faults and not unassigned:
             return list(map(Row, chunk.indices, values))
-        faults = {**chunk.faults, **{at: Fault(0, why) for at, why in strays.items()}}
+        faults = {**chunk.faults, **{at: Fault(0, why) for at, why in unassigned.items()}}
         return past.rows(chunk.indices, values, faults, packer)
 
     def _claimed(
-        self, chunk: Chunk, offsets: Sequence[int], share: Share, rows_before: int
+        self, chunk: Chunk, offsets: Sequence[int], partition: Partition, rows_before: int
     ) -> tuple[list[int], dict[int, str]]:
-        """The offsets of rows in a share, and of some why they fail."""
+        """The offsets of rows in a partition, and of some why they fail."""
         wanted, counts = set(offsets), self._rules.counts_chosen
         rows = enumerate(zip(chunk.indices, chunk.values(self._rules.value_names), strict=True))
-        return share.claimed(
+        return partition.claimed(
             (at, rows_before + at if counts else index, None if at in chunk.faults else values)
             for at, (index, values) in rows
             if at in wanted

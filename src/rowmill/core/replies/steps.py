@@ -67,15 +67,15 @@ class RowState(msgspec.Struct, eq=False, gc=False):
     lane's waits.  `send_number` numbers the lane's sends; `sent_at` is Unix time, `sent_at_s` the loop's.
     `lane_failures` counts sends that ended in what looked like the lane's trouble, `oks_before` the lane's
     successes at the last of them, `oks_at_start` at its first send; `suspect` says that the row itself was the
-    trouble once.  `repairs` counts the repairs asked for: each was charged one of `attempts` and gives it back.
+    trouble once.  `repairs` counts the repairs asked for: each used one of `attempts` and gives it back.
     `held` is what the next send has reserved of the quota, by `need`.  `is_new`: nothing was ever sent for the row.
 
-    With several endpoints, by their place in the job: `home` is the one the row is meant for (None: whoever is
+    With several endpoints, by their index in the job: `assigned_lane` is the one the row is meant for (None: whoever is
     free), `passed` those that have had their say, `attempts_at` what it used up where it is not now.
     """
 
     row: Row
-    home: int | None = None
+    assigned_lane: int | None = None
     passed: frozenset[int] = frozenset()
     attempts_at: dict[int, int] | None = None
     request: Request | None = None
@@ -103,9 +103,9 @@ class RowState(msgspec.Struct, eq=False, gc=False):
     model: str | None = None
 
 
-def first_state(row: Row, home: int | None = None) -> RowState:
-    """A row's state as this session finds it; `home` as in `RowState`."""
-    state = RowState(row, home)
+def first_state(row: Row, assigned_lane: int | None = None) -> RowState:
+    """A row's state as this session finds it; `assigned_lane` as in `RowState`."""
+    state = RowState(row, assigned_lane)
     if row.unread is not None:
         state.unread = row.unread
     if row.lane_failures:
@@ -150,17 +150,17 @@ class Done(Record, frozen=True):
 
 
 def next_step(
-    state: RowState, seen: Answer | Failure, rules: RetryRules, *, charged: bool, random: Callable[[], float]
+    state: RowState, seen: Answer | Failure, rules: RetryRules, *, uses_attempt: bool, random: Callable[[], float]
 ) -> Wait | Move | Done:
     """Decides from what one attempt has shown.
 
-    `charged` says whether the attempt counts against the row (false where the fault is the lane's).  `random`
+    `uses_attempt` says whether the attempt counts against the row (false where the fault is the lane's).  `random`
     gives [0, 1).  Back-off is exponential with full jitter (Brooker, "Exponential Backoff And Jitter", 2015).
     """
     if type(seen) is Answer:
         return Done(STATUS_OK, seen.values, None, seen.reasoning)
     assert isinstance(seen, Failure)
-    if not charged:
+    if not uses_attempt:
         return Wait(random() * rules.backoff_s if seen.kind in UNPAUSED else 0.0, seen)
     if seen.kind is FailureKind.INVALID:
         if state.repairs < rules.repair and state.busy_s < rules.row_timeout_s:

@@ -1,6 +1,7 @@
-"""Row -> the endpoint that it is meant for: by its place, by an expression, or whoever is free.
+"""Assigns rows to lanes: by their index, by an expression, or to whichever is free.
 
-It must not know whether that endpoint works: who stands in for it in trouble is the engine's.
+There is one lane for each endpoint of the job, in the same order.  It must not know whether a lane works: which other
+one takes its rows over in trouble is the engine's.
 """
 
 from __future__ import annotations
@@ -38,51 +39,54 @@ class Router:
             taken += route.take or 0
         self._has_open = any(route.is_open for route in routes)
 
-    def homes(self) -> list[int | None]:
-        """For each endpoint the share of rows that it takes from: its own place, None for the shared one."""
-        return [None if route.is_open else place for place, route in enumerate(self.routes)]
+    def lane_partitions(self) -> list[int | None]:
+        """For each lane the partition that it takes rows from: one named by its own index, None for the shared one."""
+        return [None if route.is_open else lane for lane, route in enumerate(self.routes)]
 
-    def shares(self) -> Mapping[int | None, Share]:
-        """Each row is in exactly one of these; rows that nobody takes are in the first, to fail there."""
-        homes = list(dict.fromkeys(self.homes()))
-        return {home: Share(self, home, takes_strays=home == homes[0]) for home in homes}
+    def partitions(self) -> Mapping[int | None, Partition]:
+        """Each row is in exactly one of these; rows that no lane takes are in the first, to fail there."""
+        names = list(dict.fromkeys(self.lane_partitions()))
+        return {name: Partition(self, name, takes_unassigned=name == names[0]) for name in names}
 
-    def span(self, home: int | None) -> tuple[int, int] | None:
-        """The places [first, end) that a share may hold; None where that depends on the rows."""
-        return None if home is None else self._spans[home]
+    def span(self, partition: int | None) -> tuple[int, int] | None:
+        """The indices [first, end) of rows that a partition may hold; None where that depends on the rows."""
+        return None if partition is None else self._spans[partition]
 
-    def home_of(self, place: int, values: Mapping[str, object]) -> int | None:
-        """The endpoint that a row is meant for, None for whoever is free; raises JobError where there is none."""
-        for home, (route, span) in enumerate(zip(self.routes, self._spans, strict=True)):
+    def assigned_lane(self, index: int, values: Mapping[str, object]) -> int | None:
+        """The lane that a row is assigned to, None for whichever is free; raises JobError where there is none."""
+        for lane, (route, span) in enumerate(zip(self.routes, self._spans, strict=True)):
             if span is not None:
-                if span[0] <= place < span[1]:
-                    return home
+                if span[0] <= index < span[1]:
+                    return lane
             elif route.when is not None and route.when(values):
-                return home
+                return lane
         if self._has_open:
             return None
         raise JobError("no endpoint takes this row: all have `take` or `when`; give one that has neither")
 
 
 class PlacedRouter(Router):
-    """Routes that the caller has decided on already: `home` names an endpoint for each row's place."""
+    """Routes that the caller has decided on already: `lane_of` gives the lane for each row's index."""
 
-    def __init__(self, home: Callable[[int], int], endpoints: int) -> None:
-        super().__init__([Route(when=lambda values: False)] * endpoints)
-        self._home = home
+    def __init__(self, lane_of: Callable[[int], int], lanes: int) -> None:
+        super().__init__([Route(when=lambda values: False)] * lanes)
+        self._lane_of = lane_of
 
-    def home_of(self, place: int, values: Mapping[str, object]) -> int:
+    def assigned_lane(self, index: int, values: Mapping[str, object]) -> int:
         """See `Router`."""
-        return self._home(place)
+        return self._lane_of(index)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """The rows that one lane, or all that share theirs, take from.  `takes_strays`: also those meant for nobody."""
+class Partition:
+    """The rows assigned to one lane, or to whichever is free of those that share a partition (`lane` is None).
+
+    `takes_unassigned`: also those that no lane takes.
+    """
 
     router: Router
-    home: int | None
-    takes_strays: bool
+    lane: int | None
+    takes_unassigned: bool
 
     @property
     def is_everything(self) -> bool:
@@ -90,26 +94,26 @@ class Share:
         return all(route.is_open for route in self.router.routes)
 
     def may_hold(self, first: int, end: int) -> bool:
-        """Whether rows at the places [first, end) can be in it."""
-        span = self.router.span(self.home)
-        return span is None or self.takes_strays or (first < span[1] and end > span[0])
+        """Whether rows with the indices [first, end) can be in it."""
+        span = self.router.span(self.lane)
+        return span is None or self.takes_unassigned or (first < span[1] and end > span[0])
 
     def claimed(self, rows: Iterable[tuple[int, int, Mapping[str, object] | None]]) -> tuple[list[int], dict[int, str]]:
-        """Of rows (offset, place, values; None: could not be read) those in it, and of some why they fail."""
+        """Of rows (offset, index, values; None: could not be read) those in it, and why some are assigned nowhere."""
         claimed: list[int] = []
-        strays: dict[int, str] = {}
-        for at, place, values in rows:
-            claim = self._claim(place, values)
+        unassigned: dict[int, str] = {}
+        for at, index, values in rows:
+            claim = self._claim(index, values)
             if claim:
                 claimed.append(at)
             if isinstance(claim, str):
-                strays[at] = claim
-        return claimed, strays
+                unassigned[at] = claim
+        return claimed, unassigned
 
-    def _claim(self, place: int, values: Mapping[str, object] | None) -> bool | str:
+    def _claim(self, index: int, values: Mapping[str, object] | None) -> bool | str:
         if values is None:
-            return self.takes_strays
+            return self.takes_unassigned
         try:
-            return self.router.home_of(place, values) == self.home
+            return self.router.assigned_lane(index, values) == self.lane
         except JobError as error:
-            return str(error) if self.takes_strays else False
+            return str(error) if self.takes_unassigned else False

@@ -227,12 +227,12 @@ class _Tuning:
     async def _step(self, in_flight: int, rows: int, providers: Sequence[WritingProvider], gate: RateGate) -> None:
         picks = frozenset(self._pool[: rows + in_flight])
         self._pool = self._pool[rows + in_flight :]
-        pinned = replace(self._endpoint, spec=self._endpoint.spec.model_copy(update={"in_flight": in_flight}))
-        writer = Writer(self._plan.run_file, redactor([pinned]))
+        fixed = replace(self._endpoint, spec=self._endpoint.spec.model_copy(update={"in_flight": in_flight}))
+        writer = Writer(self._plan.run_file, redactor([fixed]))
         reason: StopReason | None = None
         loop = asyncio.get_running_loop()
         try:
-            session = Session(self._plan, [pinned], writer, None, None, self._observers)
+            session = Session(self._plan, [fixed], writer, None, None, self._observers)
             meter = Meter(writer, loop.time, in_flight, rows, lambda: session.stop(StopReason.MAX_DURATION))
             session.narrow(Trial(picks, meter, gate))
             self._session = session

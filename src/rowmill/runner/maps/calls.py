@@ -17,7 +17,7 @@ from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.stats import Before, Tally
+from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import SIGNAL_REASONS, RowError, StopReason
 from rowmill.job import Job
@@ -178,9 +178,9 @@ class Calls:
         clock = SystemClock(asyncio.get_running_loop())
         first = self._targets[0]
         feeds = self._feeds()
-        tally = Tally(Before(), clock.now, lambda: len(self._values) if feeds[0].exhausted else None)
+        stats = RunStats(Before(), clock.now, lambda: len(self._values) if feeds[0].exhausted else None)
         rules = RowRules(Passing(_item_of), {}, AsItIs(), first.retry_rules())
-        self._run = run = Run(list(dict.fromkeys(feeds)), self._memory, clock, tally, self._observers)
+        self._run = run = Run(list(dict.fromkeys(feeds)), self._memory, clock, stats, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
         outlet = self._outlet
@@ -220,7 +220,7 @@ class Calls:
         config = LaneConfig(target.name, target.name, most, most, job.timeout_s, job.max_outage_s, pin=is_routed)
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
-        return Lane(config, provider, feed, clock, run.tell, gate, run.roster, is_home=is_routed)
+        return Lane(config, provider, feed, clock, run.notify, gate, run.failover, has_partition=is_routed)
 
     def _keep(self, index: int, value: Any) -> bytes:
         self._values[index] = value
@@ -243,7 +243,7 @@ def error_of(outcome: Outcome, errors: Mapping[int, Exception]) -> Exception:
 
 def in_flight_of(job: Job) -> int:
     """How many calls at once; callables have no adaptive limit."""
-    return job.endpoints[0].pinned or IN_FLIGHT
+    return job.endpoints[0].fixed_in_flight or IN_FLIGHT
 
 
 def _item_of(values: Mapping[str, Any]) -> Any:

@@ -113,7 +113,7 @@ class _Mapping(Start):
         self._opened = None
 
     def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:
-        self._tell(found_again(matched))
+        self._notify(found_again(matched))
 
     def _tell_finished(self, told: Told) -> None:
         with RunFileReader(self.plan.run_file, checked=False) as reader:

@@ -138,7 +138,7 @@ class StoredCalls:
     def _spec(self, target: Target) -> EndpointSpec:
         """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
         spec = target.job.endpoints[0]
-        return spec.model_copy(update={"in_flight": spec.pinned or IN_FLIGHT, "pin": self._route is not None})
+        return spec.model_copy(update={"in_flight": spec.fixed_in_flight or IN_FLIGHT, "pin": self._route is not None})
 
     def _called(self, ended: Result) -> Called:
         if self._outlet.fatal is not None:

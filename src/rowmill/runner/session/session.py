@@ -17,7 +17,7 @@ from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.stats import Before, Tally
+from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import StopReason
 from rowmill.events import Notice
@@ -70,7 +70,7 @@ class Session:
         self._chunks = chunks
         self._observers = observers
         self._run: Run | None = None
-        self._tally: Tally | None = None
+        self._stats: RunStats | None = None
         self._stopped: StopReason | None = None
         self._money: Budget | None = None
         self.after_pilot = self.chooses_anew = False
@@ -119,24 +119,31 @@ class Session:
         job = self._plan.job
         spool = self._make_spool(loop)
         router = self._plan.router
-        ahead = sum(e.spec.pinned or 0 for e in self._endpoints) + ROWS_AHEAD
+        ahead = sum(e.spec.fixed_in_flight or 0 for e in self._endpoints) + ROWS_AHEAD
         progress = spool.progress
         pending = self._pending_rows(progress, loop)
-        feeds = {home: Feed(pending.walk(share), ahead, progress.stop) for home, share in router.shares().items()}
-        tally = Tally(self._before, clock.now, lambda: progress.rows if progress.rows is not None else self._hint)
-        self._tally = tally
+        feeds = {name: Feed(pending.walk(part), ahead, progress.stop) for name, part in router.partitions().items()}
+        stats = RunStats(self._before, clock.now, lambda: progress.rows if progress.rows is not None else self._hint)
+        self._stats = stats
         store = self._trial.store if self._trial else self._writer
-        self._run = run = Run(list(feeds.values()), store, clock, tally, self._observers)
+        self._run = run = Run(list(feeds.values()), store, clock, stats, self._observers)
         if self._stopped is not None:
             run.stop(self._stopped)
         ways = [self._trial.gate] if self._trial else gates(self._endpoints, clock)
-        for place, home in enumerate(router.homes()):
-            endpoint, provider = self._endpoints[place], providers[place]
+        for index, partition in enumerate(router.lane_partitions()):
+            endpoint, provider = self._endpoints[index], providers[index]
             config = self._priced(self._bounded(endpoint, self._worst_usd(endpoint, provider)), endpoint, provider)
             lane = Lane(
-                config, provider, feeds[home], clock, run.tell, ways[place], run.roster, is_home=home is not None
+                config,
+                provider,
+                feeds[partition],
+                clock,
+                run.notify,
+                ways[index],
+                run.failover,
+                has_partition=partition is not None,
             )
-            run.add(lane, self._rules(place))
+            run.add(lane, self._rules(index))
         self._writer.begin(loop, versions)
         self._writer.snapshot = self._snapshot
         spool.start()
@@ -183,17 +190,17 @@ class Session:
 
     def _followed(self, number: int) -> None:
         """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""
-        assert self._tally is not None
-        self._tally.moved({Status.OK: number})
+        assert self._stats is not None
+        self._stats.moved({Status.OK: number})
 
     def _moved(self, matched: Matched, changed: Mapping[str, int]) -> None:
         assert self._run is not None
-        assert self._tally is not None
-        self._tally.moved(changed)
+        assert self._stats is not None
+        self._stats.moved(changed)
         if self.after_pilot and not matched.left:
-            self._run.tell(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
+            self._run.notify(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
             return
-        self._run.tell(found_again(matched, chosen_anew=self.chooses_anew))
+        self._run.notify(found_again(matched, chosen_anew=self.chooses_anew))
 
     def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
         return worst_case_of(self._plan.job, endpoint, provider.body)
@@ -213,39 +220,39 @@ class Session:
         if spent.unknown_costs and not spent.unconfirmed_usd:
             assert self._run is not None
             text = f"{spent.unknown_costs:,} earlier requests of unknown cost are not counted in the budget"
-            self._run.tell(Notice(text))
+            self._run.notify(Notice(text))
         self._money = Budget(limit_usd, spent.known_usd + spent.unconfirmed_usd, spent.unconfirmed_usd)
         return self._money
 
     def _bounded(self, endpoint: Endpoint, worst_usd: Callable[[Request], float] | None) -> LaneConfig:
         """The lane's configuration with no more in flight than there are descriptors for."""
-        wanted = endpoint.spec.pinned or MOST_IN_FLIGHT
+        wanted = endpoint.spec.fixed_in_flight or MOST_IN_FLIGHT
         most = most_in_flight(wanted)
         config = endpoint.lane_config(self._plan.job, most, worst_usd)
         if config.in_flight is not None and config.in_flight > most:
             assert self._run is not None
             text = f"too few files may be open (ulimit -n): {most} requests in flight, not {config.in_flight}"
-            self._run.tell(Notice(text))
+            self._run.notify(Notice(text))
             config = replace(config, in_flight=most)
         return config
 
     def _snapshot(self) -> Mapping[str, Any]:
         """What the session's entry in the run file says; called in the store's thread."""
         assert self._run is not None
-        assert self._tally is not None
+        assert self._stats is not None
         figures = self._run.figures()
         lanes = self._run.lanes
         return {
             "peak_in_flight": sum(lane.peak_in_flight for lane in lanes),
-            "requests": sum(lane.tally.requests for lane in lanes),
-            "input_tokens": sum(lane.tally.input_tokens for lane in lanes),
-            "output_tokens": sum(lane.tally.output_tokens for lane in lanes),
-            "cost_usd": sum(lane.tally.cost_usd for lane in lanes),
-            "unknown_costs": sum(lane.tally.unknown_costs for lane in lanes),
+            "requests": sum(lane.stats.requests for lane in lanes),
+            "input_tokens": sum(lane.stats.input_tokens for lane in lanes),
+            "output_tokens": sum(lane.stats.output_tokens for lane in lanes),
+            "cost_usd": sum(lane.stats.cost_usd for lane in lanes),
+            "unknown_costs": sum(lane.stats.unknown_costs for lane in lanes),
             # What is in flight counts as spent, in case the process is killed.
-            "unconfirmed_usd": sum(lane.tally.unconfirmed_usd for lane in lanes)
+            "unconfirmed_usd": sum(lane.stats.unconfirmed_usd for lane in lanes)
             + (self._money.reserved_usd if self._money is not None else 0.0),
-            "latencies": self._tally.latencies.buckets(),
+            "latencies": self._stats.latencies.buckets(),
             "snapshot": {
                 "total": figures.total,
                 "rows_per_s": round(figures.rows_per_s, 3),

@@ -58,17 +58,17 @@ class Start:
         with RunFileReader(plan.run_file) as reader:
             if opened is not None and opened.is_empty and reader.row_total() and plan.job.source == "-":
                 self._opened = None
-                self._tell(
+                self._notify(
                     Notice(
                         f"no input on standard input: going on with the {reader.row_total():,} rows "
                         "that were read from it before"
                     )
                 )
             if plan.target is None and is_remote(plan.output) and plan.job.run_file is None and not reader.row_total():
-                self._tell(Notice(f"the run file of {plan.output} is here: {plan.run_file}"))
+                self._notify(Notice(f"the run file of {plan.output} is here: {plan.run_file}"))
             self._warn_of_kill(reader)
             for words in (*odd_prices(endpoints), *(opened.notes if opened is not None else ())):
-                self._tell(Notice(words))
+                self._notify(Notice(words))
         self.writer = self._make_writer()
         self._after_pilot = self._chooses_anew = False
         self._versions: Mapping[str, int] = {}
@@ -78,9 +78,9 @@ class Start:
     def _make_writer(self) -> Writer:
         return Writer(self.plan.run_file, redactor(self.endpoints))
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         for observer in self.observers:
-            observer.tell(event)
+            observer.notify(event)
 
     def go(self, prepare: Callable[[], object], interrupts: bool) -> Result:
         """Runs the engine and writes the output."""
@@ -174,7 +174,7 @@ class Start:
         self._set_versions(self.plan.definition(), accepted=True)
         number = self.writer.do(lambda c: changes.send_again_by_status(c, statuses))
         if not number:
-            self._tell(Notice(f"no row is {' or '.join(statuses)}; there is nothing to try again"))
+            self._notify(Notice(f"no row is {' or '.join(statuses)}; there is nothing to try again"))
 
     def _set_versions(self, definition: Mapping[str, Any], *, accepted: bool) -> None:
         keys = version_keys(self.plan.job)
@@ -206,7 +206,7 @@ class Start:
             peak = sessions[-1].peak_in_flight
             most = min(peak + most_uncommitted(peak), pending)
             if most:
-                self._tell(Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice"))
+                self._notify(Notice(f"the last run was cut off: at most {most:,} rows may have been paid for twice"))
 
     def _finish(self, session: Session, reason: StopReason, message: str) -> Result:
         figures = session.figures()

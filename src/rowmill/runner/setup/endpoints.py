@@ -67,7 +67,7 @@ class Endpoint:
         return LaneConfig(
             self.name,
             self.resolved.model,
-            self.spec.pinned,
+            self.spec.fixed_in_flight,
             most_in_flight,
             job.timeout_s,
             job.max_outage_s,

@@ -16,7 +16,7 @@ from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.run import Run, RunLimits
-from rowmill.engine.stats import Before, Tally
+from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import FailureKind, StopReason
 from rowmill.records import Failure, Message, RawReply, Reply, Request, Row, Usage
@@ -64,11 +64,11 @@ class Spending:
         rows = [Row(index, {"text": str(index)}) for index in range(200)]
         feed = FakeFeed(rows)
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, RetryRules())
-        tally = Tally(Before(), clock.now, lambda: len(rows))
-        run = Run([feed], self.store, clock, tally)  # type: ignore[list-item]
+        stats = RunStats(Before(), clock.now, lambda: len(rows))
+        run = Run([feed], self.store, clock, stats)  # type: ignore[list-item]
         config = LaneConfig("lane", "model", 64, price=PRICE, worst_usd=lambda request: WORST_TOKENS * 0.01)
         gate = RateGate(RateLimiter(), clock)
-        lane = Lane(config, self.provider, feed, clock, run.tell, gate, run.roster)  # type: ignore[arg-type]
+        lane = Lane(config, self.provider, feed, clock, run.notify, gate, run.failover)  # type: ignore[arg-type]
         run.add(lane, rules)
         return await run.execute(RunLimits(budget=self.budget))
 
