@@ -21,7 +21,6 @@ from rowmill.cli import main
 from rowmill.cli.status import follow
 from rowmill.errors import ChangedError, JobError, RunFileError, StopReason, StoreFullError
 from rowmill.job import Job
-from rowmill.job.unbuilt import COMMANDS, OPTIONS
 from rowmill.records import Message, Result
 from rowmill.runner.output.exporting import ExportRules
 
@@ -259,19 +258,6 @@ def test_a_reader_that_went_away_is_no_error(command: Command) -> None:
     command.runner.error = BrokenPipeError()
     ran = command("rows", "o.jsonl")
     assert (ran.code, ran.err) == (0, "")
-
-
-@pytest.mark.parametrize("option", sorted(OPTIONS))
-def test_options_that_are_not_built_are_refused_and_named(command: Command, option: str) -> None:
-    ran = command(*RUN, option, "3")
-    assert (ran.code, ran.err) == (2, f"rowmill: error: `{option}` is not built yet in this version\n")
-    assert not command.runner.calls
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_commands_that_are_not_built_are_refused_and_named(command: Command, name: str) -> None:
-    ran = command(name, "x.csv")
-    assert (ran.code, ran.err) == (2, f"rowmill: error: `rowmill {name}` is not built yet in this version\n")
 
 
 @pytest.mark.parametrize(

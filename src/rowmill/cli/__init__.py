@@ -85,16 +85,8 @@ def _call(arguments: list[str]) -> int:
 
 
 def _usage_words(error: TyperException) -> list[str]:
-    from rowmill.job.unbuilt import COMMANDS, OPTIONS, refusal
-
-    option = getattr(error, "option_name", None)
-    if option in OPTIONS:
-        return [f"rowmill: error: {refusal(option)}"]
     words = error.format_message()
     if words.startswith("Usage:"):  # called without arguments: the words are the help
         return [words]
-    for command in COMMANDS:
-        if f"'{command}'" in words and "command" in words:
-            return [f"rowmill: error: {refusal(f'rowmill {command}')}"]
     context = getattr(error, "ctx", None)
     return [f"rowmill: error: {words}", f"Try '{context.command_path if context else 'rowmill'} --help'."]

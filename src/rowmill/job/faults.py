@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from rowmill.job.document import Document, Path
+from rowmill.job.option_table import BY_KEY, parent
 from rowmill.job.unbuilt import KEYS, refusal
 
 # What other tools call it -> what it is called here.
@@ -36,7 +37,6 @@ SYNONYMS: Mapping[str, str] = {
     "file": "source",
     "out": "output",
     "output_file": "output",
-    "schema": "answer.schema",
     "response_format": "answer.schema",
     "messages": "prompt",
     "template": "prompt",
@@ -45,16 +45,10 @@ SYNONYMS: Mapping[str, str] = {
     "filter": "where",
     "max_rows": "limit",
     "random_state": "seed",
-    "max_tokens": "params.max_tokens",
-    "temperature": "params.temperature",
     "top_p": "params.top_p",
     "stop": "params.stop",
     "rpm_limit": "rpm",
     "tpm_limit": "tpm",
-    **{
-        key: f"endpoints[].{key}"
-        for key in ("take", "when", "pin", "quota", "cascade", "parse", "rpm", "tpm", "in_flight")
-    },
 }
 
 MISSING: Mapping[str, str] = {
@@ -72,35 +66,58 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` most likely means, None where nothing is near."""
     known = set(known)
     spelled = name.lower().replace("-", "_")
-    candidates = {
-        **{word: meant for word, meant in SYNONYMS.items() if _fits(meant, known)},
-        **{k: k for k in known},
-    }
+    meanings = {word: _fitting(meant, known) for word, meant in SYNONYMS.items()}
+    candidates = {**{word: meant for word, meant in meanings.items() if meant}, **{key: key for key in known}}
     found = difflib.get_close_matches(spelled, candidates, n=1, cutoff=0.7)
     return candidates[found[0]] if found else None
 
 
-def _fits(meant: str, known: set[str]) -> bool:
-    return meant.split(".")[0].removesuffix("[]") in known
+def _fitting(meant: str, known: set[str]) -> str | None:
+    """`retry.attempts` where `retry` is known, `attempts` where that is known itself; else None."""
+    last = meant.rpartition(".")[2]
+    if last in known:
+        return last
+    return meant if meant.partition(".")[0] in known else None
 
 
 def unknown_key(path: Path, known: Iterable[str]) -> str:
-    """Why the key at the end of `path` is refused."""
-    key = str(path[-1])
-    parents = [part for part in path[:-1] if isinstance(part, str)]
-    place = parents[-1] if parents else ""
-    if key in KEYS.get(place, ()):
+    """Why the key at the end of `path` is refused, and where it belongs or which was meant."""
+    key, known = str(path[-1]), list(known)
+    if key in KEYS:
         return refusal(key)
     if key.lower() in KEY_NAMES:
         return KEYS_STAY_OUT
-    known = [*known, *KEYS.get(place, ())]
+    standard = SYNONYMS.get(key.lower(), key)
+    if standard != key and standard in known:
+        return f"unknown key; did you mean {standard}?"
+    belongs = _where_it_belongs(standard)
+    if belongs:
+        return belongs if standard == key else f"unknown key; did you mean {standard}? {belongs}"
     meant = nearest(key, known)
     if meant:
         return f"unknown key; did you mean {meant}?"
-    elsewhere = next((spot for spot, keys in KEYS.items() if key in keys), None)
-    if elsewhere is not None:
-        return refusal(key)
     return f"unknown key; known are {', '.join(sorted(known))}"
+
+
+OWNERS: Mapping[str, str] = {
+    "": "the top of the job file",
+    "endpoints[]": "an endpoint",
+    "endpoints[].price": "the price of an endpoint",
+    "endpoints[].http": "the `http` of an endpoint",
+}
+
+
+def _where_it_belongs(name: str) -> str | None:
+    """In which mapping of a job file a key stands, with an example; None for a key of none."""
+    found = next((key for key in BY_KEY if key.rpartition(".")[2] == name), None)
+    if found is None:
+        return None
+    owner = parent(found)
+    written = f"{name}: ..."
+    for part in reversed(owner.split(".") if owner else []):
+        inside = f"{{{written}}}"
+        written = f"{part[:-2]}: [{inside}]" if part.endswith("[]") else f"{part}: {inside}"
+    return f"`{name}` belongs to {OWNERS.get(owner, f'`{owner}`')}: {written}"
 
 
 def describe(error: ValidationError, model: type[BaseModel], document: Document) -> list[str]:

@@ -1,19 +1,10 @@
-"""What CONTRACT promises and this version does not build yet: known, and refused with a clear word.
+"""What is planned and not built yet in this version: known, and refused with a clear word.
 
 Take a name out of here when the feature arrives.
 """
 
-from collections.abc import Mapping
-
-# Where in a job file -> keys.  "" is the top level, "endpoints" each endpoint.
-KEYS: Mapping[str, frozenset[str]] = {
-    "": frozenset(),
-    "endpoints": frozenset({"weight"}),
-}
-
-OPTIONS: frozenset[str] = frozenset()
-
-COMMANDS: Mapping[str, str] = {}
+# Of an endpoint.
+KEYS = frozenset({"weight"})
 
 DATABASES = ("mysql://", "mariadb://", "mssql://", "oracle://", "snowflake://", "bigquery://")
 

@@ -164,9 +164,9 @@ def _unknown(model: str, presets: Mapping[str, Any]) -> str:
     head, slash, _ = model.partition("/")
     if not slash:
         return (
-            f"{model!r} names no preset; write PRESET/NAME, for example openai/{model}, or give its address with --url"
+            f"{model!r} names no preset; write PRESET/NAME, for example openai/{model}, or give its URL with --url"
         )
     near = get_close_matches(head, presets, n=3, cutoff=0.5)
-    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    meant = f"; did you mean {' or '.join(near)}?" if near else "."
     known = ", ".join(sorted(presets))
     return f"{head!r} in {model!r} is no preset{meant} Presets are {known}; for any other server give --url"
