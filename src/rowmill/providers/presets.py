@@ -163,9 +163,7 @@ def _preset_at(url: str, presets: Mapping[str, Mapping[str, Any]]) -> str | None
 def _unknown(model: str, presets: Mapping[str, Any]) -> str:
     head, slash, _ = model.partition("/")
     if not slash:
-        return (
-            f"{model!r} names no preset; write PRESET/NAME, for example openai/{model}, or give its URL with --url"
-        )
+        return f"{model!r} names no preset; write PRESET/NAME, for example openai/{model}, or give its URL with --url"
     near = get_close_matches(head, presets, n=3, cutoff=0.5)
     meant = f"; did you mean {' or '.join(near)}?" if near else "."
     known = ", ".join(sorted(presets))
