@@ -16,20 +16,14 @@ from pydantic_core import PydanticCustomError
 
 from rowmill.core.names import databases
 from rowmill.core.names.files import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
+from rowmill.core.names.formats import BATCH_READABLE, compression_of
+from rowmill.core.replies.schemas import TYPES
 from rowmill.errors import JobError
 from rowmill.job.option_table import BY_KEY
 from rowmill.job.unbuilt import DATABASES, refusal
 
-COMPRESSED = (".gz", ".zst")
-READABLE = (
-    *(".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt"),
-    *(".xlsx", ".xlsm", ".arrow", ".arrows", ".feather", ".ipc"),
-)
-
 MOST_ENDPOINTS = 100
-BATCH_READABLE = (".jsonl", ".ndjson", ".json")
-
-KINDS = ("string", "number", "integer", "boolean", "str", "float", "int", "bool")
+KINDS = tuple(TYPES)
 
 OWN_PARAMS: Mapping[str, str] = {
     "messages": "the prompt makes the messages",
@@ -63,8 +57,7 @@ def _number(value: float) -> str:
 def may_be_batch(source: str) -> bool:
     """Whether a source may hold the lines of a batch file, by its name; what it holds is seen when it is read."""
     name = source.lower()
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
+    name = name.removesuffix(compression_of(name))
     return name == "-" or name.endswith(BATCH_READABLE)
 
 
@@ -77,7 +70,7 @@ def not_blank(text: str) -> str:
 def source(text: str) -> str:
     if text.startswith(DATABASES):
         raise wrong(refusal("such a database as the source"))
-    return _database(text) if databases.is_database(text) else not_blank(_database_url(text))
+    return _database(text) if databases.is_database(text) else not_blank(_file_name(text))
 
 
 def output(text: str) -> str:
@@ -87,7 +80,7 @@ def output(text: str) -> str:
         raise wrong("must be a file: the run file stands beside it")
     if is_web(text):
         raise wrong("a web page can be read and not written")
-    return _database(text) if databases.is_database(text) else not_blank(_database_url(text))
+    return _database(text) if databases.is_database(text) else not_blank(_file_name(text))
 
 
 def _database(text: str) -> str:
@@ -97,7 +90,7 @@ def _database(text: str) -> str:
         raise wrong(str(error)) from None
 
 
-def _database_url(text: str) -> str:
+def _file_name(text: str) -> str:
     found = held_secret(text)
     if found is not None:
         raise wrong(f"must not hold {found}; the libraries that read it take keys from the environment")

@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from rowmill.core.names.databases import DatabaseUrl, Mode, Target
 from rowmill.core.names.files import default_run_file, is_remote, leaf
+from rowmill.core.names.formats import COMPRESSED, READABLE
 from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
 from rowmill.job import checks
@@ -343,7 +344,7 @@ def default_output(source: str) -> str:
     stem = leaf(source) if is_remote(source) else source
     if source == "-" or isinstance(source, DatabaseUrl) or not stem or any(sign in stem for sign in "*?["):
         raise PydanticCustomError("output", "missing; name the output with -o/--output")
-    for endings in (checks.COMPRESSED, checks.READABLE):
+    for endings in (COMPRESSED, READABLE):
         stem = next((stem[: -len(ending)] for ending in endings if stem.lower().endswith(ending)), stem)
     return f"{stem}.out.jsonl"
 

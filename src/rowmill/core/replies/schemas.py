@@ -15,7 +15,7 @@ import msgspec
 from rowmill.core.shortening import shortened
 from rowmill.errors import JobError
 
-_TYPES = {
+TYPES = {
     "string": "string",
     "number": "number",
     "integer": "integer",
@@ -56,7 +56,7 @@ class AnswerSchema:
         self.json_schema: Mapping[str, Any] = json_schema
 
     def read(self, text: str) -> Mapping[str, Any] | str:
-        """The answer's columns from JSON text, or the fault with its place (`$.path: what`)."""
+        """The answer's columns from JSON text, or the fault with its path (`$.path: what`)."""
         try:
             value = msgspec.json.decode(text)
         except (ValueError, RecursionError) as fault:
@@ -69,7 +69,7 @@ class AnswerSchema:
 
     def _fault(self, value: Any) -> str:
         first = next(iter(self._validator.iter_errors(value)))
-        text = f"{_place(first.instance_path)}: {first.message}"
+        text = f"{_json_path(first.instance_path)}: {first.message}"
         return shortened(text, _FAULT_CHARS)
 
 
@@ -77,7 +77,7 @@ def compile_schema(spec: Mapping[str, Any] | str) -> AnswerSchema:
     """Compiles a JSON Schema or shorthand (`label: yes|no, confidence: number`, or a mapping).
 
     Shorthand types: string, number, integer, boolean, choices `a|b|c`, `list[type]`, a nested mapping; a
-    trailing `?` allows null.  Raises JobError that names the place.
+    trailing `?` allows null.  Raises JobError that names the path.
     """
     if isinstance(spec, str):
         spec = _from_text(spec)
@@ -110,18 +110,18 @@ def _from_text(text: str) -> Mapping[str, Any]:
     return _fields(text, "answer.schema")
 
 
-def _fields(text: str, place: str) -> dict[str, Any]:
+def _fields(text: str, path: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in _split(text, ","):
         name, colon, kind = part.partition(":")
         name = name.strip().strip("\"'")
         if not colon or not name or not kind.strip():
-            raise JobError(f"{place}: {part.strip()!r} is not NAME: TYPE; types are {_NAMED}")
+            raise JobError(f"{path}: {part.strip()!r} is not NAME: TYPE; types are {_NAMED}")
         if name in found:
-            raise JobError(f"{place}: the field {name!r} is named twice")
+            raise JobError(f"{path}: the field {name!r} is named twice")
         found[name] = kind.strip()
     if not found:
-        raise JobError(f"{place}: no fields; write for example `sentiment: positive|negative, confidence: number`")
+        raise JobError(f"{path}: no fields; write for example `sentiment: positive|negative, confidence: number`")
     return found
 
 
@@ -140,13 +140,13 @@ def _split(text: str, separator: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def _object(fields: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _object(fields: Mapping[str, Any], path: str) -> dict[str, Any]:
     properties = {}
     for name, kind in fields.items():
         if not isinstance(name, str):
-            raise JobError(f"{place}: the field name {name!r} is not text; put it in quotes")
+            raise JobError(f"{path}: the field name {name!r} is not text; put it in quotes")
         plain = name.removesuffix("?")
-        read = _typed(kind, f"{place}.{plain}")
+        read = _typed(kind, f"{path}.{plain}")
         properties[plain] = _nullable(read) if plain != name else read
     return {
         "type": "object",
@@ -156,32 +156,32 @@ def _object(fields: Mapping[str, Any], place: str) -> dict[str, Any]:
     }
 
 
-def _typed(kind: Any, place: str) -> dict[str, Any]:
+def _typed(kind: Any, path: str) -> dict[str, Any]:
     if isinstance(kind, Mapping):
-        return dict(kind) if is_json_schema(kind) else _object(kind, place)
+        return dict(kind) if is_json_schema(kind) else _object(kind, path)
     if isinstance(kind, list) and kind and all(isinstance(choice, str | int | float) for choice in kind):
         return {"enum": list(kind)}
     if not isinstance(kind, str):
-        raise JobError(f"{place}: {kind!r} is not a type; types are {_NAMED}, in quotes where YAML reads otherwise")
+        raise JobError(f"{path}: {kind!r} is not a type; types are {_NAMED}, in quotes where YAML reads otherwise")
     text = kind.strip()
     if text.endswith("?"):
-        return _nullable(_typed(text[:-1], place))
+        return _nullable(_typed(text[:-1], path))
     if text.startswith("list[") and text.endswith("]"):
-        return {"type": "array", "items": _typed(text[5:-1], place)}
+        return {"type": "array", "items": _typed(text[5:-1], path)}
     if text.startswith("{") and text.endswith("}"):
-        return _object(_fields(text[1:-1], place), place)
+        return _object(_fields(text[1:-1], path), path)
     if "|" in text:
-        return _choices([choice.strip() for choice in text.split("|")], place)
-    if text.lower() not in _TYPES:
-        near = get_close_matches(text.lower(), _TYPES, n=1)
+        return _choices([choice.strip() for choice in text.split("|")], path)
+    if text.lower() not in TYPES:
+        near = get_close_matches(text.lower(), TYPES, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
-        raise JobError(f"{place}: unknown type {text!r}{meant}; types are {_NAMED}")
-    return {"type": _TYPES[text.lower()]}
+        raise JobError(f"{path}: unknown type {text!r}{meant}; types are {_NAMED}")
+    return {"type": TYPES[text.lower()]}
 
 
-def _choices(words: Sequence[str], place: str) -> dict[str, Any]:
+def _choices(words: Sequence[str], path: str) -> dict[str, Any]:
     if not all(words):
-        raise JobError(f"{place}: an empty choice in {'|'.join(words)!r}")
+        raise JobError(f"{path}: an empty choice in {'|'.join(words)!r}")
     if all(_INTEGER.fullmatch(word) for word in words):
         return {"type": "integer", "enum": [int(word) for word in words]}
     if all(_INTEGER.fullmatch(word) or _NUMBER.fullmatch(word) for word in words):
@@ -207,12 +207,12 @@ def _validator(json_schema: Mapping[str, Any]) -> Any:
         # Offline: a reference to elsewhere must never open a connection.
         return jsonschema_rs.validator_for(dict(json_schema), validate_formats=True, offline=True)
     except jsonschema_rs.ValidationError as fault:
-        raise JobError(f"answer.schema: {_place(fault.instance_path)}: {fault.message}") from None
+        raise JobError(f"answer.schema: {_json_path(fault.instance_path)}: {fault.message}") from None
     except (jsonschema_rs.ReferencingError, ValueError, TypeError) as fault:
         raise JobError(f"answer.schema: {fault}") from None
 
 
-def _place(path: Sequence[Any]) -> str:
+def _json_path(path: Sequence[Any]) -> str:
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 
 from rowmill.core.names.databases import Target, WriteReceipt
 from rowmill.core.names.files import leaf
+from rowmill.core.names.formats import WRITABLE, WRITTEN
 from rowmill.core.rows.outputs import OutputColumns, arrow_schema
 from rowmill.errors import OutputError
 from rowmill.io.sinks.atomic import check_writable, remove, translated
@@ -34,17 +35,16 @@ _SINKS = {
     "tsv": "rowmill.io.sinks.csv:TsvSink",
     "parquet": "rowmill.io.sinks.parquet:ParquetSink",
 }
-FORMATS = tuple(_SINKS)
-_ENDINGS = {f".{name}": name for name in FORMATS} | {".ndjson": "jsonl"}
+FORMATS = WRITTEN
 
 
 def format_of(path: str) -> str:
     """The format that the path's ending names; raises OutputError."""
-    for ending, name in _ENDINGS.items():
+    for ending, name in WRITABLE.items():
         if leaf(path).lower().endswith(ending):
             return name
     raise OutputError(
-        f"{path}: no output format has this ending; known are {' '.join(_ENDINGS)}, or name one with --format"
+        f"{path}: no output format has this ending; known are {' '.join(WRITABLE)}, or name one with --format"
     )
 
 
@@ -87,11 +87,11 @@ def create_sink(
     `chunks` gives all input that the output may hold; Parquet reads it once for the types.  Raises
     OutputError, or StoreFullError when the disk is full.
     """
-    place = _SINKS.get(shape.format)
-    if place is None:
+    sink = _SINKS.get(shape.format)
+    if sink is None:
         raise OutputError(f"unknown output format {shape.format!r}; known are {' '.join(FORMATS)}")
     columns.check()
-    module, _, name = place.partition(":")
+    module, _, name = sink.partition(":")
     kind: Callable[[SinkSettings], Sink] = getattr(import_module(module), name)
     schema = cache(lambda: arrow_schema(chunks(), columns))
     settings = SinkSettings(path, columns, schema, shape.escape_formulas)

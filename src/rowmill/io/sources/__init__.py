@@ -6,6 +6,7 @@ from importlib import import_module
 
 from rowmill.core.names.databases import DatabaseUrl
 from rowmill.core.names.files import leaf
+from rowmill.core.names.formats import BINARY, COMPRESSED, READABLE, SHEETS, TAB, TABLES, compression_of
 from rowmill.errors import SourceError
 from rowmill.io.sources.encodings import check_encoding
 from rowmill.io.sources.files import FileSource, Reader, find_files
@@ -15,25 +16,14 @@ from rowmill.ports import Source
 __all__ = ["FileSource", "open_database", "open_source"]
 
 _READERS = {
-    ".csv": "rowmill.io.sources.csv:CsvReader",
-    ".tsv": "rowmill.io.sources.csv:CsvReader",
-    ".jsonl": "rowmill.io.sources.jsonl:JsonlReader",
-    ".ndjson": "rowmill.io.sources.jsonl:JsonlReader",
-    ".json": "rowmill.io.sources.json:JsonReader",
-    ".parquet": "rowmill.io.sources.parquet:ParquetReader",
-    ".txt": "rowmill.io.sources.text:TextReader",
-    ".xlsx": "rowmill.io.sources.excel:ExcelReader",
-    ".xlsm": "rowmill.io.sources.excel:ExcelReader",
-    ".arrow": "rowmill.io.sources.ipc:ArrowFileReader",
-    ".arrows": "rowmill.io.sources.ipc:ArrowFileReader",
-    ".feather": "rowmill.io.sources.ipc:ArrowFileReader",
-    ".ipc": "rowmill.io.sources.ipc:ArrowFileReader",
+    "csv": "rowmill.io.sources.csv:CsvReader",
+    "jsonl": "rowmill.io.sources.jsonl:JsonlReader",
+    "json": "rowmill.io.sources.json:JsonReader",
+    "parquet": "rowmill.io.sources.parquet:ParquetReader",
+    "text": "rowmill.io.sources.text:TextReader",
+    "excel": "rowmill.io.sources.excel:ExcelReader",
+    "arrow": "rowmill.io.sources.ipc:ArrowFileReader",
 }
-_PACKED = (".gz", ".zst")
-_TABLES = (".csv", ".tsv")
-_SHEETS = (".xlsx", ".xlsm")
-_BINARY = {".parquet": "Parquet", **dict.fromkeys(_SHEETS, "Excel")}
-_BINARY |= dict.fromkeys((".arrow", ".arrows", ".feather", ".ipc"), "Arrow")
 
 
 def open_database(url: DatabaseUrl, query: str | None, table_name: str | None) -> Source:
@@ -60,9 +50,10 @@ def open_source(
     _check_one_kind(endings)
     ending = endings[paths[0]]
     delimiter = _check_delimiter(delimiter, ending)
-    if encoding is not None and ending in _BINARY:
-        raise SourceError(f"--encoding is for text files; {_BINARY[ending]} text is always UTF-8")
-    if sheet is not None and ending not in _SHEETS:
+    binary = BINARY.get(READABLE[ending])
+    if encoding is not None and binary is not None:
+        raise SourceError(f"--encoding is for text files; {binary} text is always UTF-8")
+    if sheet is not None and ending not in SHEETS:
         raise SourceError("--sheet is for Excel workbooks")
     files = [InputFile(path, encoding, delimiter, len(paths) > 1, sheet) for path in paths]
     return FileSource(spec, files, _reader_of)
@@ -71,22 +62,23 @@ def open_source(
 def _ending(path: str) -> str:
     """The ending that tells the format, without that of the packing."""
     name = leaf(path).lower()
-    packing = next((packing for packing in _PACKED if name.endswith(packing)), "")
-    ending = next((ending for ending in _READERS if name.removesuffix(packing).endswith(ending)), None)
+    packing = compression_of(name)
+    ending = next((ending for ending in READABLE if name.removesuffix(packing).endswith(ending)), None)
     if ending is None:
         raise SourceError(
-            f"{path}: its kind is not known by its name; known endings are {' '.join(_READERS)}, "
-            f"those of text also with {' or '.join(_PACKED)} behind"
+            f"{path}: its kind is not known by its name; known endings are {' '.join(READABLE)}, "
+            f"those of text also with {' or '.join(COMPRESSED)} behind"
         )
-    if packing and ending in _BINARY:
-        raise SourceError(f"{path}: {_BINARY[ending]} is packed inside; unpack the file once and name it {ending}")
+    binary = BINARY.get(READABLE[ending])
+    if packing and binary is not None:
+        raise SourceError(f"{path}: {binary} is packed inside; unpack the file once and name it {ending}")
     return ending
 
 
 def _check_one_kind(endings: dict[str, str]) -> None:
     first_of: dict[str, str] = {}
     for path, ending in endings.items():
-        first_of.setdefault(_READERS[ending], path)
+        first_of.setdefault(READABLE[ending], path)
     if len(first_of) > 1:
         paths = list(first_of.values())
         raise SourceError(f"{paths[0]} and {paths[1]} are of different kinds: name files of one kind")
@@ -95,16 +87,16 @@ def _check_one_kind(endings: dict[str, str]) -> None:
 def _check_delimiter(delimiter: str | None, ending: str) -> str | None:
     if delimiter is None:
         return None
-    if ending not in _TABLES:
+    if ending not in TABLES:
         raise SourceError("--delimiter is for CSV and TSV files")
-    delimiter = "\t" if delimiter == "\\t" else delimiter
+    delimiter = TAB if delimiter == "\\t" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise SourceError(f"--delimiter must be one character and no quote or line end, not {delimiter!r}")
     return delimiter
 
 
 def _reader_of(file: InputFile) -> Reader:
-    ending = ".jsonl" if file.path == "-" else _ending(file.path)
-    module, _, name = _READERS[ending].partition(":")
+    format = "jsonl" if file.path == "-" else READABLE[_ending(file.path)]
+    module, _, name = _READERS[format].partition(":")
     reader: Reader = getattr(import_module(module), name)(file)
     return reader

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol
 
 from rowmill.core.names.files import file_part, is_remote
+from rowmill.core.names.formats import compression_of
 from rowmill.errors import SourceError
 from rowmill.io.files.remote import open_file
 from rowmill.io.sources.encodings import check_head, is_utf8
@@ -63,10 +64,10 @@ def reason(error: OSError) -> str:
 
 
 def _unpacked(file: BinaryIO, path: str) -> Read:
-    ending = file_part(path).lower()
-    if ending.endswith(".gz"):
+    compression = compression_of(file_part(path).lower())
+    if compression == ".gz":
         return _Unpacker(file, lambda: zlib.decompressobj(_ANY_GZIP_WINDOW), zlib.error).read
-    if ending.endswith(".zst"):
+    if compression == ".zst":
         import zstandard
 
         zstd = zstandard.ZstdDecompressor(max_window_size=_LARGEST_ZSTD_WINDOW_BYTES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rowmill.core.names.formats import delimiter_of
 from rowmill.core.rows.chunks import TableChunk
 from rowmill.errors import SourceError
 from rowmill.io.sources.headers import named, refuse_twice
@@ -26,8 +27,7 @@ class CsvReader:
 
     def __init__(self, file: InputFile) -> None:
         self._file = file
-        is_tsv = file.leaf.removesuffix(".gz").removesuffix(".zst").endswith(".tsv")
-        self._delimiter = file.delimiter or ("\t" if is_tsv else ",")
+        self._delimiter = file.delimiter or delimiter_of(file.leaf)
 
     def columns(self) -> tuple[str, ...]:
         """Names from the header, () for an empty file.  Raises SourceError if the header cannot be used."""
@@ -96,7 +96,7 @@ class _Header:
 
     def __init__(self, cells: Sequence[str], file: InputFile) -> None:
         self.names = named(cells)
-        filled = [place for place, cell in enumerate(cells) if cell]
+        filled = [index for index, cell in enumerate(cells) if cell]
         self._least_width = filled[-1] + 1 if filled else len(cells)
         refuse_twice(self.names, file.name)
 
@@ -143,38 +143,38 @@ class _Record:
     def _split(self, text: str) -> None:
         if not text.rstrip("\r\n"):
             return
-        place = 0
+        offset = 0
         while True:
-            if text.startswith('"', place):
-                text, place = self._quoted_cell(text, place + 1)
-                if not text.startswith(self._delimiter, place):
-                    if text[place : place + 3].rstrip("\r\n"):
+            if text.startswith('"', offset):
+                text, offset = self._quoted_cell(text, offset + 1)
+                if not text.startswith(self._delimiter, offset):
+                    if text[offset : offset + 3].rstrip("\r\n"):
                         raise _Broken("text after a closing quote")
                     return
             else:
-                end = text.find(self._delimiter, place)
+                end = text.find(self._delimiter, offset)
                 if end < 0:
-                    self.cells.append(text[place:].removesuffix("\n").removesuffix("\r"))
+                    self.cells.append(text[offset:].removesuffix("\n").removesuffix("\r"))
                     return
-                self.cells.append(text[place:end])
-                place = end
-            place += len(self._delimiter)
+                self.cells.append(text[offset:end])
+                offset = end
+            offset += len(self._delimiter)
 
-    def _quoted_cell(self, text: str, place: int) -> tuple[str, int]:
-        """Reads a cell from behind its opening quote; returns the line where it ends and the place there."""
+    def _quoted_cell(self, text: str, offset: int) -> tuple[str, int]:
+        """Reads a cell from behind its opening quote; returns the line where it ends and the offset there."""
         parts: list[str] = []
         while True:
-            end = text.find('"', place)
+            end = text.find('"', offset)
             if end < 0:
-                parts.append(text[place:])
-                text, place = self._next_text(), 0
+                parts.append(text[offset:])
+                text, offset = self._next_text(), 0
                 continue
-            parts.append(text[place:end])
+            parts.append(text[offset:end])
             if not text.startswith('"', end + 1):
                 self.cells.append("".join(parts) if len(parts) > 1 else parts[0])
                 return text, end + 1
             parts.append('"')
-            place = end + 2
+            offset = end + 2
 
     def _next_text(self) -> str:
         line = self._lines.next()
