@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.figures import lane
 
 from rowmill.cli.status import status_lines
+from rowmill.core.measures.lane_object import lane_object
 from rowmill.core.replies.steps import RowState
 from rowmill.engine.circuit_breaker import CircuitBreaker
 from rowmill.engine.stats import LaneStats
 from rowmill.errors import FailureKind
-from rowmill.observers.summary import lane_object
 from rowmill.records import Failure, Row, Usage
 
 

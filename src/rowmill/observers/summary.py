@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
+from rowmill.core.measures.lane_object import lane_object
 from rowmill.core.names.databases import is_database
 from rowmill.core.names.files import default_run_file
 from rowmill.errors import StopReason
 from rowmill.observers.wording import causes, cost_words, duration, printable, rate
-from rowmill.records import GOOD, Figures, LaneFigures, Result, Status
+from rowmill.records import GOOD, Figures, Result, Status
 
 
 def summary_object(result: Result) -> dict[str, Any]:
@@ -35,14 +35,6 @@ def summary_object(result: Result) -> dict[str, Any]:
         "run_file": result.run_file,
         "exit_code": result.exit_code,
         "lanes": [lane_object(lane) for lane in figures.lanes],
-    }
-
-
-def lane_object(lane: LaneFigures) -> dict[str, Any]:
-    """A lane's figures, fit for JSON."""
-    return {
-        name: round(value, 3) if isinstance(value, float) else dict(value) if isinstance(value, Mapping) else value
-        for name, value in ((field.name, getattr(lane, field.name)) for field in fields(lane))
     }
 
 

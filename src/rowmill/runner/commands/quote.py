@@ -14,6 +14,7 @@ from rowmill.ports import Chunk, Observer
 from rowmill.records import GOOD, Result
 from rowmill.runner.session.loop import in_thread, leave, signals
 from rowmill.runner.session.run_files import ensure_run_file
+from rowmill.runner.session.session import SessionRules
 from rowmill.runner.session.start import Ended, Start
 from rowmill.runner.setup.endpoints import Endpoint, resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input
@@ -68,12 +69,12 @@ class Pilot:
         self._start: Start | None = None
         self._ended: Ended | None = None
 
-    def go(self, rows: int, settle: Callable[[Start], None], interrupts: bool) -> Result | None:
+    def go(self, rows: int, settle: Callable[[Start], SessionRules], interrupts: bool) -> Result | None:
         """Draws the sample and has it answered; a result where it stopped early."""
         start = self._drawn(rows)
         return self._over(start, start.run_engine(self._preparing(start, settle), interrupts, last=changes.end_sample))
 
-    async def go_here(self, rows: int, settle: Callable[[Start], None]) -> Result | None:
+    async def go_here(self, rows: int, settle: Callable[[Start], SessionRules]) -> Result | None:
         """As `go`, on the running loop."""
         start = await in_thread(self._drawn, rows)
         return self._over(start, await start.engine_here(self._preparing(start, settle), last=changes.end_sample))
@@ -87,10 +88,11 @@ class Pilot:
         self._start = Start(plan, self._endpoints, sample, self._observers)
         return self._start
 
-    def _preparing(self, start: Start, settle: Callable[[Start], None]) -> Callable[[], None]:
-        def prepare() -> None:
-            settle(start)
+    def _preparing(self, start: Start, settle: Callable[[Start], SessionRules]) -> Callable[[], SessionRules]:
+        def prepare() -> SessionRules:
+            rules = settle(start)
             start.writer.do(changes.begin_sample)
+            return rules
 
         return prepare
 

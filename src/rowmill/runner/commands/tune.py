@@ -25,7 +25,7 @@ from rowmill.ports import Observer
 from rowmill.runner.commands.meter import Meter
 from rowmill.runner.session.loop import SystemClock, leave, run_in_thread, signals
 from rowmill.runner.session.run_files import ensure_run_file
-from rowmill.runner.session.session import Session, Trial, most_in_flight
+from rowmill.runner.session.session import MeasurementStep, Session, SessionRules, most_in_flight
 from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, open_providers, redactor, resolve_endpoints
 from rowmill.runner.setup.plan import Plan, make_plan, open_input, watch_columns
@@ -91,12 +91,12 @@ def tune(
             ensure_run_file(plan)
             start = Start(plan, endpoints, None, observers)
             try:
-                start.settle_versions(on_change, None)
+                versions = start.settle_versions(on_change, None).versions
             finally:
                 start.writer.close(None)
             rules = rules._replace(most=most_in_flight(rules.most))
             pool = _store_sample(plan, _rows_needed(rules))
-            tuning = _Tuning(plan, endpoints[0], start.versions, pool, rules)
+            tuning = _Tuning(plan, endpoints[0], versions, pool, rules)
             tuning.watch(stepped, observers)
             with signals(lambda number: tuning.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 run_in_thread(tuning.execute)
@@ -232,15 +232,15 @@ class _Tuning:
         reason: StopReason | None = None
         loop = asyncio.get_running_loop()
         try:
-            session = Session(self._plan, [fixed], writer, None, None, self._observers)
             meter = Meter(writer, loop.time, in_flight, rows, lambda: session.stop(StopReason.MAX_DURATION))
-            session.narrow(Trial(picks, meter, gate))
+            session_rules = SessionRules(self._versions, step=MeasurementStep(picks, meter, gate))
+            session = Session(self._plan, [fixed], writer, None, session_rules, self._observers)
             self._session = session
             if self._reason is not None:
                 session.stop(self._reason)
             timer = loop.call_later(self._rules.step_s, meter.close)
             try:
-                reason, message = await session.execute_with(providers, self._versions)
+                reason, message = await session.execute_with(providers)
             finally:
                 timer.cancel()
         finally:

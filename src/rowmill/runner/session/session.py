@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,18 +21,18 @@ from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import StopReason
 from rowmill.events import Notice
-from rowmill.observers.summary import lane_object
-from rowmill.ports import Chunk, Observer, Store
-from rowmill.records import Figures, Request, Status
+from rowmill.ports import Observer, Store
+from rowmill.records import Figures, Status
 from rowmill.runner.session.loop import SystemClock
 from rowmill.runner.setup.body_prices import BodyPrices
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, gates, open_providers
-from rowmill.runner.setup.plan import Plan, watch_columns
+from rowmill.runner.setup.plan import Input, Plan, watch_columns
 from rowmill.runner.setup.pricing import worst_case_of
 from rowmill.store.input_progress import InputProgress
 from rowmill.store.matching import Matched
 from rowmill.store.pending_rows import PendingRows, PendingRules
 from rowmill.store.reader import RunFileReader
+from rowmill.store.session_snapshot import snapshot_object
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
 
@@ -42,7 +42,7 @@ ROWS_AHEAD = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class MeasurementStep:
     """Which rows a session is about, by index; the store that sees its records on their way to the writer; the way
     into the quota, which several sessions on one loop share.
     """
@@ -50,6 +50,20 @@ class Trial:
     only: Set[int]
     store: Store
     gate: RateGate
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRules:
+    """What was settled in the run file before a session: the version under which each endpoint answers; whether what
+    is stored is a pilot's sample; whether other rows of the input are chosen than those stored.
+
+    `step` makes the session one step of a measurement.
+    """
+
+    versions: Mapping[str, int]
+    after_pilot: bool = False
+    chooses_anew: bool = False
+    step: MeasurementStep | None = None
 
 
 class Session:
@@ -60,25 +74,23 @@ class Session:
         plan: Plan,
         endpoints: Sequence[Endpoint],
         writer: Writer,
-        chunks: Iterator[Chunk] | None,
-        size_hint: int | None,
+        opened: Input | None,
+        rules: SessionRules,
         observers: Sequence[Observer],
     ) -> None:
         self._plan = plan
         self._endpoints = endpoints
         self._writer = writer
-        self._chunks = chunks
+        self._chunks = None if opened is None else opened.chunks
+        self._rules = rules
         self._observers = observers
         self._run: Run | None = None
         self._stats: RunStats | None = None
         self._stopped: StopReason | None = None
-        self._money: Budget | None = None
-        self.after_pilot = self.chooses_anew = False
-        self._trial: Trial | None = None
         with RunFileReader(plan.run_file, checked=False) as reader:
             self._totals = totals = reader.totals()
             stored = reader.row_total() if reader.is_complete() else None
-        self._hint = size_hint if size_hint is not None else stored
+        self._hint = stored if opened is None or opened.size_hint is None else opened.size_hint
         self._before = Before(
             totals.counts,
             totals.requests,
@@ -88,10 +100,6 @@ class Session:
             totals.unknown_costs,
             Histogram(totals.latencies),
         )
-
-    def narrow(self, trial: Trial) -> None:
-        """Makes the session one step of a measurement; call before `execute`."""
-        self._trial = trial
 
     def stop(self, reason: StopReason) -> None:
         """Asks the session to end; a second time drops what is in flight."""
@@ -105,50 +113,44 @@ class Session:
         assert self._run is not None
         return self._run.figures()
 
-    async def execute(self, versions: Mapping[str, int]) -> tuple[StopReason, str]:
+    async def execute(self) -> tuple[StopReason, str]:
         """Runs the engine to its end; why it ended, and what to tell the user."""
         async with open_providers(self._plan.job, self._plan.schema, self._endpoints) as providers:
-            return await self.execute_with(providers, versions)
+            return await self.execute_with(providers)
 
-    async def execute_with(
-        self, providers: Sequence[WritingProvider], versions: Mapping[str, int]
-    ) -> tuple[StopReason, str]:
+    async def execute_with(self, providers: Sequence[WritingProvider]) -> tuple[StopReason, str]:
         """The same over providers that are open already, one an endpoint, and stay open."""
         loop = asyncio.get_running_loop()
-        clock = SystemClock(loop)
-        job = self._plan.job
+        clock, step = SystemClock(loop), self._rules.step
         spool = self._make_spool(loop)
-        router = self._plan.router
-        ahead = sum(e.spec.fixed_in_flight or 0 for e in self._endpoints) + ROWS_AHEAD
         progress = spool.progress
-        pending = self._pending_rows(progress, loop)
-        feeds = {name: Feed(pending.walk(part), ahead, progress.stop) for name, part in router.partitions().items()}
+        feeds = self._feeds(progress, loop)
         stats = RunStats(self._before, clock.now, lambda: progress.rows if progress.rows is not None else self._hint)
-        self._stats = stats
-        store = self._trial.store if self._trial else self._writer
-        self._run = run = Run(list(feeds.values()), store, clock, stats, self._observers)
+        run = Run(list(feeds.values()), self._writer if step is None else step.store, clock, stats, self._observers)
+        self._run, self._stats = run, stats
         if self._stopped is not None:
             run.stop(self._stopped)
-        ways = [self._trial.gate] if self._trial else gates(self._endpoints, clock)
-        for index, partition in enumerate(router.lane_partitions()):
-            endpoint, provider = self._endpoints[index], providers[index]
-            config = self._priced(self._bounded(endpoint, self._worst_usd(endpoint, provider)), endpoint, provider)
+        rate_gates = gates(self._endpoints, clock) if step is None else [step.gate]
+        for number, partition in enumerate(self._plan.router.lane_partitions()):
+            config = self._lane_config(self._endpoints[number], providers[number], run)
             lane = Lane(
                 config,
-                provider,
+                providers[number],
                 feeds[partition],
                 clock,
                 run.notify,
-                ways[index],
+                rate_gates[number],
                 run.failover,
                 has_partition=partition is not None,
             )
-            run.add(lane, self._rules(index))
-        self._writer.begin(loop, versions)
-        self._writer.snapshot = self._snapshot
+            run.add(lane, self._row_rules(number))
+        budget = self._budget(run)
+        self._writer.begin(loop, self._rules.versions)
+        self._writer.snapshot = lambda: _session_columns(run, stats, budget)
         spool.start()
         try:
-            return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, self._budget()))
+            job = self._plan.job
+            return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, budget))
         finally:
             progress.stop()
             await asyncio.to_thread(spool.join, 1.0)
@@ -161,18 +163,22 @@ class Session:
         )
         return Spool(self._writer, rules, self._chunks)
 
-    def _pending_rows(self, progress: InputProgress, loop: asyncio.AbstractEventLoop) -> PendingRows:
-        job = self._plan.job
+    def _feeds(self, progress: InputProgress, loop: asyncio.AbstractEventLoop) -> Mapping[int | None, Feed]:
+        """A feed for each partition of the rows, ahead of the workers by as many rows as may be in flight and more."""
+        job, step = self._plan.job, self._rules.step
         rules = PendingRules(
             self._plan.value_names,
-            self._trial.only if self._trial else None,
+            None if step is None else step.only,
             job.dedupe,
             counts_chosen=job.where is not None or job.sample is not None,
         )
-        return PendingRows(self._writer, progress, rules, lambda number: _on_loop(loop, self._followed, number))
+        pending = PendingRows(self._writer, progress, rules, lambda number: _on_loop(loop, self._followed, number))
+        ahead = sum(endpoint.spec.fixed_in_flight or 0 for endpoint in self._endpoints) + ROWS_AHEAD
+        partitions = self._plan.router.partitions()
+        return {name: Feed(pending.walk(part), ahead, progress.stop) for name, part in partitions.items()}
 
-    def _rules(self, place: int) -> RowRules:
-        job, asked = self._plan.job, self._plan.endpoint_prompt(place)
+    def _row_rules(self, number: int) -> RowRules:
+        job, asked = self._plan.job, self._plan.endpoint_prompt(number)
         retry = RetryRules(
             job.retry.attempts,
             job.retry.backoff_s,
@@ -180,12 +186,12 @@ class Session:
             job.row_timeout_s,
             0 if job.answer is None else job.answer.repair,
             None if job.answer is None else job.answer.stand_in,
-            frozenset(map(Status, job.endpoints[place].cascade)),
+            frozenset(map(Status, job.endpoints[number].cascade)),
         )
         row_params = None if asked.row_params is None else asked.row_params.of
         prompt = asked.prompt
         if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
-            prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[place]).fault)
+            prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[number]).fault)
         return RowRules(prompt, asked.params, self._plan.schema, retry, job.empty, row_params, asked.parse)
 
     def _followed(self, number: int) -> None:
@@ -197,72 +203,55 @@ class Session:
         assert self._run is not None
         assert self._stats is not None
         self._stats.moved(changed)
-        if self.after_pilot and not matched.left:
+        if self._rules.after_pilot and not matched.left:
             self._run.notify(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
             return
-        self._run.notify(found_again(matched, chosen_anew=self.chooses_anew))
+        self._run.notify(Notice(found_again(matched, chosen_anew=self._rules.chooses_anew)))
 
-    def _worst_usd(self, endpoint: Endpoint, provider: WritingProvider) -> Callable[[Request], float] | None:
-        return worst_case_of(self._plan.job, endpoint, provider.body)
-
-    def _priced(self, config: LaneConfig, endpoint: Endpoint, provider: WritingProvider) -> LaneConfig:
-        """The lane's configuration, with prices of its own for each body of a batch file."""
+    def _lane_config(self, endpoint: Endpoint, provider: WritingProvider, run: Run) -> LaneConfig:
+        """No more in flight than there are descriptors for; prices of its own for each body of a batch file."""
+        job = self._plan.job
+        most = most_in_flight(endpoint.spec.fixed_in_flight or MOST_IN_FLIGHT)
+        config = endpoint.lane_config(job, most, worst_case_of(job, endpoint, provider.body))
+        if config.in_flight is not None and config.in_flight > most:
+            text = f"too few files may be open (ulimit -n): {most} requests in flight, not {config.in_flight}"
+            run.notify(Notice(text))
+            config = replace(config, in_flight=most)
         if not endpoint.batch:
             return config
-        prices = BodyPrices(self._plan.job, endpoint)
+        prices = BodyPrices(job, endpoint)
         return replace(config, price_of=prices.of, worst_usd=prices.worst_usd(provider.body))
 
-    def _budget(self) -> Budget | None:
+    def _budget(self, run: Run) -> Budget | None:
         limit_usd = self._plan.job.budget_usd
         if limit_usd is None:
             return None
         spent = self._totals
         if spent.unknown_costs and not spent.unconfirmed_usd:
-            assert self._run is not None
             text = f"{spent.unknown_costs:,} earlier requests of unknown cost are not counted in the budget"
-            self._run.notify(Notice(text))
-        self._money = Budget(limit_usd, spent.known_usd + spent.unconfirmed_usd, spent.unconfirmed_usd)
-        return self._money
-
-    def _bounded(self, endpoint: Endpoint, worst_usd: Callable[[Request], float] | None) -> LaneConfig:
-        """The lane's configuration with no more in flight than there are descriptors for."""
-        wanted = endpoint.spec.fixed_in_flight or MOST_IN_FLIGHT
-        most = most_in_flight(wanted)
-        config = endpoint.lane_config(self._plan.job, most, worst_usd)
-        if config.in_flight is not None and config.in_flight > most:
-            assert self._run is not None
-            text = f"too few files may be open (ulimit -n): {most} requests in flight, not {config.in_flight}"
-            self._run.notify(Notice(text))
-            config = replace(config, in_flight=most)
-        return config
-
-    def _snapshot(self) -> Mapping[str, Any]:
-        """What the session's entry in the run file says; called in the store's thread."""
-        assert self._run is not None
-        assert self._stats is not None
-        figures = self._run.figures()
-        lanes = self._run.lanes
-        return {
-            "peak_in_flight": sum(lane.peak_in_flight for lane in lanes),
-            "requests": sum(lane.stats.requests for lane in lanes),
-            "input_tokens": sum(lane.stats.input_tokens for lane in lanes),
-            "output_tokens": sum(lane.stats.output_tokens for lane in lanes),
-            "cost_usd": sum(lane.stats.cost_usd for lane in lanes),
-            "unknown_costs": sum(lane.stats.unknown_costs for lane in lanes),
-            # What is in flight counts as spent, in case the process is killed.
-            "unconfirmed_usd": sum(lane.stats.unconfirmed_usd for lane in lanes)
-            + (self._money.reserved_usd if self._money is not None else 0.0),
-            "latencies": self._stats.latencies.buckets(),
-            "snapshot": {
-                "total": figures.total,
-                "rows_per_s": round(figures.rows_per_s, 3),
-                "eta_s": None if figures.eta_s is None else round(figures.eta_s, 1),
-                "lanes": [lane_object(lane) for lane in figures.lanes],
-            },
-        }
+            run.notify(Notice(text))
+        return Budget(limit_usd, spent.known_usd + spent.unconfirmed_usd, spent.unconfirmed_usd)
 
 
-def found_again(matched: Matched, *, chosen_anew: bool = False) -> Notice:
+def _session_columns(run: Run, stats: RunStats, budget: Budget | None) -> Mapping[str, Any]:
+    """What the session's entry in the run file says; called in the store's thread."""
+    lanes = [lane.stats for lane in run.lanes]
+    return {
+        "peak_in_flight": sum(lane.peak_in_flight for lane in run.lanes),
+        "requests": sum(lane.requests for lane in lanes),
+        "input_tokens": sum(lane.input_tokens for lane in lanes),
+        "output_tokens": sum(lane.output_tokens for lane in lanes),
+        "cost_usd": sum(lane.cost_usd for lane in lanes),
+        "unknown_costs": sum(lane.unknown_costs for lane in lanes),
+        # What is in flight counts as spent, in case the process is killed.
+        "unconfirmed_usd": sum(lane.unconfirmed_usd for lane in lanes)
+        + (0.0 if budget is None else budget.reserved_usd),
+        "latencies": stats.latencies.buckets(),
+        "snapshot": snapshot_object(run.figures()),
+    }
+
+
+def found_again(matched: Matched, *, chosen_anew: bool = False) -> str:
     """What the user is told where the input has changed, or other rows of it are asked for."""
     why, it = (
         ("other rows of the input are chosen", "among them") if chosen_anew else ("the input has changed", "in it")
@@ -270,7 +259,7 @@ def found_again(matched: Matched, *, chosen_anew: bool = False) -> Notice:
     text = f"{why}: {matched.found:,} finished rows were found again {it}"
     if matched.left:
         text += f", {matched.left:,} are no longer {it} (their replies stay in the run file)"
-    return Notice(text)
+    return text
 
 
 def most_in_flight(wanted: int) -> int:
