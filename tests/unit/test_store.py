@@ -317,12 +317,12 @@ def test_a_dictionary_that_was_learned_in_a_commit_that_failed_packs_nothing(pat
 
 def test_an_output_counts_as_written_no_more_also_where_the_first_commit_failed(path: Path) -> None:
     def full_disk(connection: sqlite3.Connection) -> None:
-        writer.break_seal(connection)
+        writer.outdate_output(connection)
         raise OSError("no space is left")
 
     session(path, chunks_of(list("abc")), answer=0)
     writer = Writer(path)
-    writer.do(lambda connection: changes.remember_written(connection, "seal", "{}"))
+    writer.do(lambda connection: changes.remember_written(connection, "fingerprint", "{}"))
     writer.close(None)
     writer = Writer(path)
     asyncio.run(_begin(writer))

@@ -125,12 +125,12 @@ def choose_rows(connection: sqlite3.Connection, choice: str) -> bool:
     return before is not None and before != choice
 
 
-def remember_written(connection: sqlite3.Connection, seal: str, accuracy: str) -> None:
+def remember_written(connection: sqlite3.Connection, fingerprint: str, accuracy: str) -> None:
     """Notes that the output stands as this run file would write it, and what its answers were worth.
 
-    Any change of rows takes the seal away.
+    `fingerprint` is the output's; any change of rows takes it away.
     """
-    meta.put(connection, "written", seal)
+    meta.put(connection, "written", fingerprint)
     meta.put(connection, "accuracy", accuracy)
 
 

@@ -24,7 +24,7 @@ class StoredChunk(NamedTuple):
 
     id: int
     row_count: int
-    places: bytes | None
+    packed_indices: bytes | None
     key_names: str
     keys: bytes
     digest: bytes
@@ -32,10 +32,10 @@ class StoredChunk(NamedTuple):
     payload: bytes
 
     def indices(self) -> Sequence[int]:
-        """0-based place in the input of each row."""
-        if self.places is None:
+        """0-based index of each row in the input."""
+        if self.packed_indices is None:
             return range(self.id, self.id + self.row_count)
-        return array("Q", self.places)
+        return array("Q", self.packed_indices)
 
     @property
     def last(self) -> int:

@@ -81,11 +81,11 @@ class Packer:
 
 
 class DamagedError(Exception):
-    """Bytes that cannot be unpacked; `place` tells which of those asked for."""
+    """Bytes that cannot be unpacked; `position` tells which of those asked for."""
 
-    def __init__(self, place: int, why: object) -> None:
+    def __init__(self, position: int, why: object) -> None:
         super().__init__(why)
-        self.place = place
+        self.position = position
 
 
 class Unpacker:
@@ -121,11 +121,11 @@ class Unpacker:
         return self.packer
 
 
-def _unpacked(packer: Packer, place: int, answer: bytes) -> bytes:
+def _unpacked(packer: Packer, position: int, answer: bytes) -> bytes:
     try:
         return packer.unpack_answer(answer)
     except zstandard.ZstdError as error:
-        raise DamagedError(place, error) from None
+        raise DamagedError(position, error) from None
 
 
 def _pack_long(compressor: zstandard.ZstdCompressor, parts: Sequence[bytes | None]) -> list[bytes | None]:

@@ -192,7 +192,7 @@ class RunFileReader:
         try:
             answers = self._unpacker.answers([row[2] for row in found])
         except DamagedError as error:
-            index = found[error.place][0]
+            index = found[error.position][0]
             raise RunFileError(f"the answer of row {index} of the run file is damaged ({error})") from None
         outcomes: dict[int, Outcome] = {}
         for row, answer in zip(found, answers, strict=True):

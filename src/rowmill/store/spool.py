@@ -152,7 +152,7 @@ class Spool:
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", stored)
-            self._writer.break_seal(connection)
+            self._writer.outdate_output(connection)
             if first:
                 meta.put(connection, "complete", "0")
             if columns is not None:
@@ -206,7 +206,7 @@ class Spool:
         def task(connection: sqlite3.Connection) -> tuple[Matched, Mapping[str, int]]:
             before = count_rows(connection).by_status
             matched = match(connection, first, first, described())
-            self._writer.break_seal(connection)
+            self._writer.outdate_output(connection)
             meta.put_columns(connection, list(self._columns))
             meta.put(connection, "complete", "1")
             after = count_rows(connection).by_status

@@ -75,7 +75,7 @@ class Writer:
         self._lanes: dict[tuple[str, str], int] = {}
         self._versions: Mapping[str | None, int] = {}
         self.version = 0
-        self._seal_stands = True
+        self._is_output_current = True
         self.session_id: int | None = None
         self.snapshot: Callable[[], Mapping[str, Any]] | None = None
         self._thread = threading.Thread(target=self._run, name="rowmill-store", daemon=True)
@@ -184,15 +184,15 @@ class Writer:
         with self._swap:
             tasks, self._tasks = self._tasks, deque()
         done: list[tuple[Future[Any], Any]] = []
-        packer, lanes, seal_stands = self._packer, self._lanes.copy(), self._seal_stands
+        packer, lanes, is_output_current = self._packer, self._lanes.copy(), self._is_output_current
         self._error = None
         try:
             with connections.translated(self.path):
                 self._write(attempts, outcomes, tasks, done)
         except Exception as error:  # a full disk, damage or a bug: the run must hear of it and stop
             self._roll_back(error, tasks)
-            # A dictionary, lanes and a broken seal that were never committed.
-            self._packer, self._lanes, self._seal_stands = packer, lanes, seal_stands
+            # A dictionary, lanes and an outdated output that were never committed.
+            self._packer, self._lanes, self._is_output_current = packer, lanes, is_output_current
             self._outcomes.extendleft(reversed(outcomes))
             self._attempts.extendleft(reversed(attempts))
         else:
@@ -224,14 +224,14 @@ class Writer:
             self._write_session(shown)
             self._most_uncommitted = most_uncommitted(shown["peak_in_flight"])
         if outcomes:
-            self.break_seal(self._connection)
+            self.outdate_output(self._connection)
         self._connection.execute("COMMIT")
 
-    def break_seal(self, connection: sqlite3.Connection) -> None:
+    def outdate_output(self, connection: sqlite3.Connection) -> None:
         """The output no longer shows what is stored; part of every task that changes rows or input."""
-        if self._seal_stands:
+        if self._is_output_current:
             connection.execute("DELETE FROM meta WHERE name = 'written'")
-            self._seal_stands = False
+            self._is_output_current = False
 
     def _write_session(self, shown: Mapping[str, Any]) -> None:
         values = (

@@ -78,9 +78,9 @@ def _first_request(plan: Plan, endpoints: Sequence[Endpoint], chunk: Chunk) -> t
 
 def _rendered(plan: Plan, endpoints: Sequence[Endpoint], row: Row) -> str:
     """The body of the row's request, as it would be sent.  Raises TemplateFault."""
-    place = plan.router.assigned_lane(row.index, row.values)
-    if place is None:
-        place = plan.router.lane_partitions().index(None)
-    request = plan.endpoint_prompt(place).request(row)
-    body = make_provider(NoTransport(), endpoints[place], plan.schema).body(request)
+    number = plan.router.assigned_lane(row.index, row.values)
+    if number is None:
+        number = plan.router.lane_partitions().index(None)
+    request = plan.endpoint_prompt(number).request(row)
+    body = make_provider(NoTransport(), endpoints[number], plan.schema).body(request)
     return msgspec.json.format(body, indent=2).decode()

@@ -54,7 +54,7 @@ class Target:
 
 @dataclass(slots=True)
 class Called:
-    """How the calls ended.  `values` has a place for every row that came in, MISSING where none was returned.
+    """How the calls ended.  `values` has an entry for every row that came in, MISSING where none was returned.
 
     `bad` is the outcome of every row that ended badly, `errors` what those of this session raised; `error` is what
     broke the reading of the rows off, `kept` where values are stored.
@@ -104,30 +104,30 @@ class _Memory:
 class ListFeed(Feed):
     """Rows of a list, or some of them: all are there from the start, so that there is no thread and no waiting."""
 
-    def __init__(self, items: Sequence[Any], places: Sequence[int]) -> None:
+    def __init__(self, items: Sequence[Any], indices: Sequence[int]) -> None:
         super().__init__(iter(()), 1)
         self._items = items
-        self._places = places
+        self._indices = indices
         self._next = 0
 
     @property
     def exhausted(self) -> bool:
-        return self._next >= len(self._places)
+        return self._next >= len(self._indices)
 
     def start(self) -> None:
         """There is nothing to start."""
 
     def take(self) -> Row | None:
         """See `Feed`."""
-        if self._next >= len(self._places):
+        if self._next >= len(self._indices):
             return None
-        index = self._places[self._next]
+        index = self._indices[self._next]
         self._next += 1
         return Row(index, {ITEM: self._items[index]})
 
 
 class Calls:
-    """Calls over rows in memory.  `ended` is told of every row as it ends.
+    """Calls over rows in memory.  `ended` is called with every row as it ends.
 
     Of several targets `route` names one by number for each row's index; without it whoever is free takes the next.
     """
@@ -208,10 +208,10 @@ class Calls:
         self._values = [MISSING] * len(items)
         if route is None:
             return [ListFeed(items, range(len(items)))] * number
-        places: list[list[int]] = [[] for _ in self._targets]
-        for place in range(len(items)):
-            places[route(place)].append(place)
-        return [ListFeed(items, own) for own in places]
+        by_target: list[list[int]] = [[] for _ in self._targets]
+        for index in range(len(items)):
+            by_target[route(index)].append(index)
+        return [ListFeed(items, indices) for indices in by_target]
 
     def _lane(self, target: Target, provider: Provider, feed: Feed, clock: SystemClock, run: Run) -> Lane:
         """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
@@ -227,7 +227,7 @@ class Calls:
         return b"null"
 
     def _pieces(self) -> Iterator[Sequence[Row]]:
-        """Invariant: a row's value has its place before the row is handed out."""
+        """Invariant: a row has its entry in `values` before the row is handed out."""
         items = iter(self._items)
         while (piece := list(islice(items, ROWS_PER_PIECE))) and not self._is_over:
             first = len(self._values)
