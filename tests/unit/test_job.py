@@ -510,7 +510,7 @@ def test_an_address_keeps_its_query_where_it_holds_no_key() -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "http://h:99999999", "http://a b"])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    assert "must be an address" in refused(url=url)[0]
+    assert "must be a URL" in refused(url=url)[0]
 
 
 @pytest.mark.parametrize(

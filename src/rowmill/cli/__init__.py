@@ -60,7 +60,7 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line and exits with the contract's exit code."""
+    """Runs the command line and exits with an exit code of `ExitCode`."""
     # Else a seventh of a short command is the search for cycles, while modules are loaded and again at its very end.
     atexit.register(gc.freeze)
     with rare_collections():

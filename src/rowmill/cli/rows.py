@@ -45,7 +45,7 @@ def row_lines(row: Mapping[str, Any]) -> list[str]:
     if row.get("reply") is not None:
         lines.append(f"  reply    {_shown(row['reply'])}")
     attempts = row.get("attempts") or []
-    lines += [f"  attempt {place} {_attempt(attempt)}" for place, attempt in enumerate(attempts, 1)]
+    lines += [f"  attempt {number} {_attempt(attempt)}" for number, attempt in enumerate(attempts, 1)]
     return [printable(line).replace("\n", "\n           ") for line in lines]
 
 

@@ -15,18 +15,18 @@ from rowmill.runner.maps.stored_calls import StoredCalls
 
 
 class Ended(NamedTuple):
-    """An input that has ended: its place, and its output or what it raised.  A place of -1 is the batch itself."""
+    """An input that has ended: its index, and its output or what it raised.  An index of -1 is the batch itself."""
 
-    place: int
+    input_index: int
     output: Any
     error: BaseException | None
 
     def shown(self, return_exceptions: bool) -> tuple[int, Any]:
         """What the caller gets; raises what is not to be returned."""
         if self.error is None:
-            return self.place, self.output
-        if return_exceptions and isinstance(self.error, Exception) and self.place >= 0:
-            return self.place, self.error
+            return self.input_index, self.output
+        if return_exceptions and isinstance(self.error, Exception) and self.input_index >= 0:
+            return self.input_index, self.error
         raise self.error
 
 
@@ -76,11 +76,11 @@ class Batch:
         """Outputs in order.  Raises the first input's exception where it is not to stand in its place."""
         assert self._called is not None
         found = self._called.values
-        errors = {place: self._raised(self._called, place) for place in (*self._called.bad, *self._called.left())}
+        errors = {index: self._raised(self._called, index) for index in (*self._called.bad, *self._called.left())}
         if errors and not return_exceptions:
             raise errors[min(errors)]
-        for place, error in errors.items():
-            found[place] = error
+        for index, error in errors.items():
+            found[index] = error
         return found
 
     def _ended(self, outcome: Outcome) -> None:
@@ -97,17 +97,17 @@ class Batch:
         try:
             yield
             assert self._called is not None
-            for place, output in enumerate(self._called.values):
-                if place not in self._told:
-                    error = self._raised(self._called, place) if output is MISSING else None
-                    self._tell(Ended(place, output, error))
+            for index, output in enumerate(self._called.values):
+                if index not in self._told:
+                    error = self._raised(self._called, index) if output is MISSING else None
+                    self._tell(Ended(index, output, error))
         except BaseException as error:  # handed to whoever waits
             self._tell(Ended(-1, None, error))
 
-    def _raised(self, called: Called, place: int) -> Exception:
+    def _raised(self, called: Called, index: int) -> Exception:
         """What the input raised, or why it had no turn."""
-        if place in called.bad:
-            return called.raised(place)
+        if index in called.bad:
+            return called.raised(index)
         if called.reason is StopReason.MAX_DURATION:
             return TimeoutError(f"the batch's max_duration_s of {self._budget_s:g} s was over before this input's turn")
         return left_out(called)

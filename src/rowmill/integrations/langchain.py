@@ -181,7 +181,7 @@ class RunnableBatch(Runnable[Input, Output]):
         return_exceptions: bool = False,
         **kwargs: Any,
     ) -> Iterator[tuple[int, Any]]:
-        """Pairs of an input's place and its output as they come; see `Runnable.batch_as_completed`."""
+        """Pairs of an input's index and its output as they come; see `Runnable.batch_as_completed`."""
         if not inputs:
             return
         configs = configs_of(config, len(inputs))
@@ -243,24 +243,24 @@ class RunnableBatch(Runnable[Input, Output]):
         [(name, chain)] = self._chains.items()
         found: list[Any] = [None] * len(inputs)
         errors: dict[int, Exception] = {}
-        places = iter(range(len(inputs)))
+        indexes = iter(range(len(inputs)))
 
-        async def work(place: int) -> None:
+        async def work(index: int) -> None:
             try:
-                found[place] = await chain.ainvoke(inputs[place], configs[place], **kwargs)
+                found[index] = await chain.ainvoke(inputs[index], configs[index], **kwargs)
             except Exception as error:  # the chain may raise anything
-                found[place] = errors[place] = error
+                found[index] = errors[index] = error
 
         async def work_on() -> None:
-            for place in places:
-                call = InOwnContext(work(place))
+            for index in indexes:
+                call = InOwnContext(work(index))
                 await call
                 if not call.has_waited:
                     await asyncio.sleep(0)
 
         limit = configs[0].get("max_concurrency") or self._limits[name]
         if limit is None:
-            await asyncio.gather(*map(work, places))
+            await asyncio.gather(*map(work, indexes))
         else:
             await asyncio.gather(*(work_on() for _ in range(min(limit, len(inputs)))))
         if errors and not return_exceptions:
@@ -288,8 +288,8 @@ class RunnableBatch(Runnable[Input, Output]):
         targets = [self._target(name, configs, kwargs, blocking) for name in self._chains]
         route: Callable[[int], int] | None = None
         if self._route is not None:
-            places = {name: place for place, name in enumerate(self._chains)}
-            route = [places[self._name_of(input)] for input in inputs].__getitem__
+            indexes = {name: index for index, name in enumerate(self._chains)}
+            route = [indexes[self._name_of(input)] for input in inputs].__getitem__
 
         def calls(ended: Callable[[Outcome], None] | None) -> Calls | StoredCalls:
             if self._options.get("run_file") is None:
@@ -321,8 +321,8 @@ class _Blocking:
         self._chain, self._configs, self._kwargs = chain, configs, kwargs
 
     def __call__(self, pair: tuple[int, Any]) -> Any:
-        place, input = pair
-        return self._chain.invoke(input, self._configs[place], **self._kwargs)
+        index, input = pair
+        return self._chain.invoke(input, self._configs[index], **self._kwargs)
 
 
 class _Awaited(_Blocking):
@@ -330,8 +330,8 @@ class _Awaited(_Blocking):
 
     def ainvoke(self, pair: tuple[int, Any]) -> Awaitable[Any]:
         """The chain's own coroutine: one of ours around each would only cost."""
-        place, input = pair
-        return self._chain.ainvoke(input, self._configs[place], **self._kwargs)
+        index, input = pair
+        return self._chain.ainvoke(input, self._configs[index], **self._kwargs)
 
 
 # --- configs -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What one value of a job may be; each check returns the value in its normal form or says what is wrong.
 
-No message repeats a value that may hold a secret (addresses, headers).
+No message repeats a value that may hold a secret (URLs, headers).
 """
 
 from __future__ import annotations
@@ -174,17 +174,17 @@ def turns(value: Any) -> Any:
         return ()
     if not isinstance(value, list | tuple) or not value:
         raise wrong("must be text, or a list of messages like `- user: text`")
-    return tuple(_turn(place, turn) for place, turn in enumerate(value))
+    return tuple(_turn(index, turn) for index, turn in enumerate(value))
 
 
-def _turn(place: int, turn: Any) -> Any:
+def _turn(index: int, turn: Any) -> Any:
     if not isinstance(turn, dict) or {"role", "content"} <= turn.keys():
         return turn
     if len(turn) != 1:
-        raise wrong(f"message {place + 1} must be one of `system: text`, `user: text`, `assistant: text`")
+        raise wrong(f"message {index + 1} must be one of `system: text`, `user: text`, `assistant: text`")
     [(role, content)] = turn.items()
     if role not in ("system", "user", "assistant"):
-        raise wrong(f"message {place + 1} is from `{role}`; a message is from system, user or assistant")
+        raise wrong(f"message {index + 1} is from `{role}`; a message is from system, user or assistant")
     return {"role": role, "content": content}
 
 
@@ -230,7 +230,7 @@ def url(text: str) -> str:
     except ValueError:
         known = False
     if not known or any(sign.isspace() for sign in text):
-        raise wrong("must be an address like http://localhost:8000/v1")
+        raise wrong("must be a URL like http://localhost:8000/v1")
     if parts.username is not None or parts.password is not None:
         raise wrong("must not hold a user name or password; name the key's variable with `key_env`")
     held = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if name.lower() in SECRET_PARAMETERS]

@@ -1,4 +1,4 @@
-"""YAML text -> plain values and the place of each; it knows nothing of what the keys mean.
+"""YAML text -> plain values and the line of each; it knows nothing of what the keys mean.
 
 Scalars follow YAML 1.2: only `true` and `false` are booleans (`yes`, `no` and `on` are words), there are no
 dates and no sexagesimal numbers, and keys are always text.
@@ -36,17 +36,17 @@ _SCALARS = (
 class Document:
     """Plain values, where each came from, and what was wrong with the text itself.
 
-    `places` maps a path of keys to what the user knows it by: `job.yaml:12: endpoints[0].model` or `--model`.
+    `locations` maps a path of keys to what the user knows it by: `job.yaml:12: endpoints[0].model` or `--model`.
     """
 
     values: dict[str, Any]
-    places: Mapping[Path, str]
+    locations: Mapping[Path, str]
     faults: tuple[str, ...] = ()
 
-    def place(self, path: Path) -> str:
-        """The place of `path`; for a path without one, that of its nearest parent with the rest appended."""
+    def location(self, path: Path) -> str:
+        """Where `path` was written; for a path without a location, its nearest parent's with the rest appended."""
         for length in range(len(path), -1, -1):
-            known = self.places.get(path[:length])
+            known = self.locations.get(path[:length])
             if known is not None:
                 rest = spell(path[length:])
                 if not rest:
@@ -101,7 +101,7 @@ def read_document(text: str, name: str) -> Document:
         raise JobError(f"{name}:{node.start_mark.line + 1}: a job file is a mapping of keys to values")
     reader = _Reader(name)
     values = reader.mapping(node, ())
-    return Document(values, reader.places, tuple(reader.faults))
+    return Document(values, reader.locations, tuple(reader.faults))
 
 
 def _say(error: yaml.MarkedYAMLError) -> str:
@@ -118,7 +118,7 @@ class _Reader:
     """Turns nodes into values and notes where each stands."""
 
     name: str
-    places: dict[Path, str] = field(default_factory=dict)
+    locations: dict[Path, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     nodes: int = 0
     _open: set[int] = field(default_factory=set)
@@ -127,14 +127,14 @@ class _Reader:
         self.nodes += 1
         if self.nodes > MAX_NODES or id(node) in self._open:
             raise JobError(f"{self.name}:{node.start_mark.line + 1}: anchors and aliases grow without end")
-        self.places[path] = f"{self.name}:{node.start_mark.line + 1}: {spell(path)}"
+        self.locations[path] = f"{self.name}:{node.start_mark.line + 1}: {spell(path)}"
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
                 return self.mapping(node, path)
-            return [self.value(child, (*path, place)) for place, child in enumerate(node.value)]
+            return [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
         finally:
             self._open.discard(id(node))
 
@@ -154,7 +154,7 @@ class _Reader:
                 continue
             lines[key] = line
             values[key] = self.value(value_node, here)
-            self.places[here] = f"{self.name}:{line}: {spell(here)}"
+            self.locations[here] = f"{self.name}:{line}: {spell(here)}"
         return values
 
     def scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
@@ -174,7 +174,7 @@ class _Reader:
                     return _float(text)
         except (ValueError, KeyError):
             pass
-        where = self.places[path]
+        where = self.locations[path]
         self.faults.append(f"{where}: `{node.tag}` is not a kind of value that a job file may hold")
         return text
 

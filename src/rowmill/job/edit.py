@@ -35,14 +35,14 @@ def write_values(path: str, values: Mapping[Path, Value]) -> None:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read()
         changed = with_values(text, values, path)
-        place = os.path.realpath(path)
-        temporary = f"{place}.new"
+        target = os.path.realpath(path)
+        temporary = f"{target}.new"
         with open(temporary, "w", encoding="utf-8", newline="") as file:
-            os.chmod(temporary, os.stat(place).st_mode & 0o777)
+            os.chmod(temporary, os.stat(target).st_mode & 0o777)
             file.write(changed)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, place)
+        os.replace(temporary, target)
     except OSError as error:
         raise JobError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -75,10 +75,10 @@ def _put(values: dict[str, object], path: Path, value: Value) -> dict[str, objec
 
 def _with_value(text: str, path: Path, written: str) -> str:
     node = yaml.compose(text, yaml.SafeLoader)
-    for place, key in enumerate(path):
+    for depth, key in enumerate(path):
         child = _child(node, key)
-        if child is None or (isinstance(child, yaml.ScalarNode) and place < len(path) - 1):
-            rest = [str(part) for part in path[place + 1 :]]
+        if child is None or (isinstance(child, yaml.ScalarNode) and depth < len(path) - 1):
+            rest = [str(part) for part in path[depth + 1 :]]
             inner = written
             for part in reversed(rest):
                 inner = f"{{{part}: {inner}}}"

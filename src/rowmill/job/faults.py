@@ -121,7 +121,7 @@ def _where_it_belongs(name: str) -> str | None:
 
 
 def describe(error: ValidationError, model: type[BaseModel], document: Document) -> list[str]:
-    """One sentence a fault, each with its place; options first, then line by line."""
+    """One sentence a fault, each with its location; options first, then line by line."""
     seen: dict[str, None] = {}
     for fault in error.errors(include_url=False, include_context=True):
         path: Path = fault["loc"]
@@ -132,8 +132,8 @@ def describe(error: ValidationError, model: type[BaseModel], document: Document)
         else:
             path = _as_written(path, document.values)
             words = _words(fault["type"], fault["msg"], fault["input"])
-        place = document.place(path)
-        seen[f"{place}: {words}" if place else words] = None
+        where = document.location(path)
+        seen[f"{where}: {words}" if where else words] = None
     return sorted(seen, key=_line)
 
 

@@ -33,7 +33,7 @@ def load_job(path: str, overrides: Mapping[str, Any]) -> Job:
     """
     name = path
     document = read_document(_read_text(path, "the job file"), name)
-    document = replace(document, places={**document.places, (): f"{name}: "})
+    document = replace(document, locations={**document.locations, (): f"{name}: "})
     document = _with_files(_in_folder(document, os.path.dirname(path)), os.path.dirname(path))
     return _valid(document, _with_files(document_of(overrides), ""))
 
@@ -87,15 +87,15 @@ def _with_files(document: Document, folder: str) -> Document:
         try:
             return _text(value, folder)
         except JobError as error:
-            faults.append(f"{document.place(path)}: {error}")
+            faults.append(f"{document.location(path)}: {error}")
             return value
 
     def turns_of(turns: Any, *path: str | int) -> Any:
         if not isinstance(turns, list):
             return text_of(turns, *path)
         return [
-            {key: text_of(part, *path, place, key) for key, part in turn.items()} if isinstance(turn, dict) else turn
-            for place, turn in enumerate(turns)
+            {key: text_of(part, *path, index, key) for key, part in turn.items()} if isinstance(turn, dict) else turn
+            for index, turn in enumerate(turns)
         ]
 
     for key in ("prompt", "system"):
@@ -106,14 +106,14 @@ def _with_files(document: Document, folder: str) -> Document:
         try:
             values["answer"] = {**answer, "schema": _schema(answer["schema"], folder)}
         except JobError as error:
-            faults.append(f"{document.place(('answer', 'schema'))}: {error}")
+            faults.append(f"{document.location(('answer', 'schema'))}: {error}")
             del values["answer"]  # nothing that depends on the schema can be judged without it
     if isinstance(values.get("endpoints"), list):
         values["endpoints"] = [
-            {**_absolute(endpoint, folder), "prompt": turns_of(endpoint["prompt"], "endpoints", place, "prompt")}
+            {**_absolute(endpoint, folder), "prompt": turns_of(endpoint["prompt"], "endpoints", index, "prompt")}
             if isinstance(endpoint, dict) and "prompt" in endpoint
             else _absolute(endpoint, folder)
-            for place, endpoint in enumerate(values["endpoints"])
+            for index, endpoint in enumerate(values["endpoints"])
         ]
         faults += _unknown_functions(document, values["endpoints"], folder)
     return replace(document, values=values, faults=tuple(faults))
@@ -122,13 +122,13 @@ def _with_files(document: Document, folder: str) -> Document:
 def _unknown_functions(document: Document, endpoints: list[Any], folder: str) -> list[str]:
     """What is wrong with the functions that endpoints name; those that are found stay imported."""
     faults = []
-    for place, endpoint in enumerate(endpoints):
+    for index, endpoint in enumerate(endpoints):
         name = endpoint.get("parse") if isinstance(endpoint, dict) else None
         if isinstance(name, str) and names_python_model(name):
             try:
                 python_function(name, folder)
             except JobError as error:
-                faults.append(f"{document.place(('endpoints', place, 'parse'))}: {error}")
+                faults.append(f"{document.location(('endpoints', index, 'parse'))}: {error}")
     return faults
 
 

@@ -155,7 +155,7 @@ class HttpSpec(_Part):
 
 
 class EndpointSpec(_Part):
-    """One endpoint: a model behind an address.  Holds names of variables and files, never a key.
+    """One endpoint: a model behind a URL.  Holds names of variables and files, never a key.
 
     It is meant for the next `take` rows or those for which `when` holds, else for any that are left; `pin` keeps
     them there whatever happens, `cascade` names the statuses with which they go on to the next endpoint.  Endpoints
@@ -354,13 +354,13 @@ def endpoint_names(endpoints: Sequence[EndpointSpec]) -> list[str]:
     models = [endpoint.model for endpoint in endpoints]
     hosts = [(endpoint.model, urlsplit(endpoint.url or "").netloc) for endpoint in endpoints]
     names = []
-    for place, (model, host) in enumerate(hosts):
+    for index, (model, host) in enumerate(hosts):
         if models.count(model) == 1:
             names.append(model)
         elif host and hosts.count((model, host)) == 1:
             names.append(f"{model}@{host}")
         else:
-            names.append(f"{model} #{models[: place + 1].count(model)}")
+            names.append(f"{model} #{models[: index + 1].count(model)}")
     return names
 
 

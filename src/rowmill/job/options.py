@@ -27,7 +27,7 @@ def spelled(name: str) -> str:
 def document_of(options: Mapping[str, Any]) -> Document:
     """Nests flat options; those that are None are left out; unreadable ones become `faults`."""
     values: dict[str, Any] = {}
-    places: dict[Path, str] = {}
+    locations: dict[Path, str] = {}
     faults: list[str] = []
     for name, value in options.items():
         if value is None:
@@ -35,13 +35,13 @@ def document_of(options: Mapping[str, Any]) -> Document:
         try:
             for path, part in _spread(name, value):
                 _put(values, path, part)
-                if name != "endpoints":  # whose parts are known by their own places
-                    places[path] = spelled(name)
+                if name != "endpoints":  # whose parts are known by their own paths
+                    locations[path] = spelled(name)
         except ValueError as error:
             faults.append(f"{spelled(name)}: {error}")
     if options.get("endpoints") is None:
         _for_each_model(values)
-    return Document(values, places, tuple(faults))
+    return Document(values, locations, tuple(faults))
 
 
 def _for_each_model(values: dict[str, Any]) -> None:
@@ -71,13 +71,13 @@ def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:
 
 def _models(value: Any) -> list[tuple[Path, Any]]:
     models = [value] if isinstance(value, str) else list(value)
-    return [(("endpoints", place, "model"), model) for place, model in enumerate(models)]
+    return [(("endpoints", index, "model"), model) for index, model in enumerate(models)]
 
 
 def _endpoints(value: Any) -> list[tuple[Path, Any]]:
     if not isinstance(value, list | tuple) or not value or not all(isinstance(spec, Mapping) for spec in value):
         raise ValueError("must be a list of mappings, one an endpoint")
-    return [(("endpoints", place, key), part) for place, spec in enumerate(value) for key, part in spec.items()]
+    return [(("endpoints", index, key), part) for index, spec in enumerate(value) for key, part in spec.items()]
 
 
 def _put(values: dict[str, Any], path: Path, part: Any) -> None:
@@ -119,7 +119,7 @@ def _json(text: str) -> Any:
 def overlay(below: Document, above: Document) -> Document:
     """`above` over `below`: parameters, retry and answer are merged key by key, everything else is replaced.
 
-    A model given above brings its own address and key; other endpoint options change the endpoint below.
+    A model given above brings its own URL and key; other endpoint options change the endpoint below.
     """
     if below.faults or above.faults:
         raise JobError(*below.faults, *above.faults)
@@ -135,7 +135,7 @@ def overlay(below: Document, above: Document) -> Document:
         values["prompt"] = _without_system(values.get("prompt"))
     if "prompt" in above.values and "system" not in above.values and _first_is_system(above.values["prompt"]):
         values.pop("system", None)
-    return Document(values, {**below.places, **above.places})
+    return Document(values, {**below.locations, **above.locations})
 
 
 def _over_endpoints(below: Any, above: list[dict[str, Any]]) -> Any:

@@ -15,7 +15,7 @@ from rowmill.records import GOOD, Figures, Result, Status
 
 
 def summary_object(result: Result) -> dict[str, Any]:
-    """The object that `--json` prints, with exactly the keys of the contract."""
+    """The object that `--json` prints."""
     figures = result.figures
     return {
         "rows": figures.done if figures.total is None else figures.total,
@@ -69,7 +69,7 @@ def _headline(result: Result) -> str:
 def _figures(figures: Figures) -> list[str]:
     lines = []
     if figures.counts:
-        order = {status: place for place, status in enumerate(Status)}
+        order = {status: position for position, status in enumerate(Status)}
         counts = sorted(figures.counts.items(), key=lambda count: order.get(Status(count[0]), 0))
         lines.append("rows       " + ", ".join(f"{number:,} {status}" for status, number in counts if number))
     lines.append(f"requests   {figures.requests:,}")
