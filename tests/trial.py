@@ -49,7 +49,7 @@ class Trial:
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"]))
         feed = FakeFeed(rows)
         stats = RunStats(Before(), clock.now, lambda: len(rows))
-        self.run = Run([feed], self.store, clock, stats, [self])  # type: ignore[list-item]
+        self.run = Run([feed], self.store, clock, stats, [self])
         stated = Limits(requests_per_min=self.settings.get("rpm"))  # type: ignore[arg-type]
         config = LaneConfig(
             "lane",
@@ -62,7 +62,7 @@ class Trial:
         self.limiter = RateLimiter(stated)
         gate = RateGate(self.limiter, clock, stated=stated)
         failover = self.run.failover
-        self.run.add(Lane(config, self.provider, feed, clock, self.run.notify, gate, failover), rules)  # type: ignore[arg-type]
+        self.run.add(Lane(config, self.provider, feed, clock, self.run.notify, gate, failover), rules)
         duration = self.settings.get("max_duration_s")
         rate = self.settings.get("max_failure_rate")
         limits = RunLimits(

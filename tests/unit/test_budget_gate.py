@@ -65,10 +65,10 @@ class Spending:
         feed = FakeFeed(rows)
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, RetryRules())
         stats = RunStats(Before(), clock.now, lambda: len(rows))
-        run = Run([feed], self.store, clock, stats)  # type: ignore[list-item]
+        run = Run([feed], self.store, clock, stats)
         config = LaneConfig("lane", "model", 64, price=PRICE, worst_usd=lambda request: WORST_TOKENS * 0.01)
         gate = RateGate(RateLimiter(), clock)
-        lane = Lane(config, self.provider, feed, clock, run.notify, gate, run.failover)  # type: ignore[arg-type]
+        lane = Lane(config, self.provider, feed, clock, run.notify, gate, run.failover)
         run.add(lane, rules)
         return await run.execute(RunLimits(budget=self.budget))
 

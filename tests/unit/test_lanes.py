@@ -58,7 +58,7 @@ class Lanes:
         feeds = [common if place.rows is None else feed for place, feed in zip(self.places, own, strict=True)]
         total = shared + sum(len(place.rows or ()) for place in self.places)
         run = Run(
-            list(dict.fromkeys(feeds)),  # type: ignore[arg-type]
+            list(dict.fromkeys(feeds)),
             self.store,
             clock,
             RunStats(Before(), clock.now, lambda: total),
@@ -72,7 +72,7 @@ class Lanes:
             lane = Lane(
                 config,
                 place.provider,
-                feed,  # type: ignore[arg-type]
+                feed,
                 clock,
                 run.notify,
                 RateGate(RateLimiter(limits), clock, stated=limits),

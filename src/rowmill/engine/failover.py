@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rowmill.core.replies.steps import RowState, change_lane
-from rowmill.engine.feed import Feed
 
 if TYPE_CHECKING:
     from rowmill.engine.lane import Lane
+    from rowmill.ports import RowFeed
 
 
 class Failover:
@@ -107,7 +107,7 @@ class Failover:
 
     def _share_feeds(self) -> None:
         """Gives each lane its own feed, and those of lanes that are all broken to the first that may take them over."""
-        owners: dict[Feed, list[Lane]] = {}
+        owners: dict[RowFeed, list[Lane]] = {}
         for lane in self.lanes:
             lane.feeds = [lane.own_feed]
             owners.setdefault(lane.own_feed[0], []).append(lane)
@@ -126,7 +126,7 @@ class Failover:
             return next((one for one in others if one.breaker.disabled is None), None)
         return well
 
-    def _takers(self) -> Iterator[tuple[Feed, bool]]:
+    def _takers(self) -> Iterator[tuple[RowFeed, bool]]:
         """Every feed, and whether a lane that runs takes rows from it."""
         taken = {feed for lane in self.lanes if lane.breaker.disabled is None for feed, _ in lane.feeds}
         return ((feed, feed in taken) for feed in {lane.own_feed[0] for lane in self.lanes})

@@ -14,7 +14,6 @@ from rowmill.core.limits.concurrency import AdaptiveLimit
 from rowmill.core.replies.steps import RowState, change_lane, first_state
 from rowmill.engine.circuit_breaker import BREAKER_ROWS, SERVER_FAULTS, CircuitBreaker, Verdict
 from rowmill.engine.failover import Failover
-from rowmill.engine.feed import Feed
 from rowmill.engine.first_rows import ALIKE_ROWS, FirstRowsCheck
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
@@ -22,7 +21,7 @@ from rowmill.engine.retry_queue import RetryQueue
 from rowmill.engine.stats import LaneStats
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneDisabled, LanePaused, LaneResumed, LimitChanged
-from rowmill.ports import Clock, Provider
+from rowmill.ports import Clock, Provider, RowFeed
 from rowmill.records import Failure, RawReply
 
 MOST_WAITING_ROWS = 1000
@@ -41,7 +40,7 @@ class Lane:
         self,
         config: LaneConfig,
         provider: Provider,
-        feed: Feed,
+        feed: RowFeed,
         clock: Clock,
         notify: Callable[[Event], None],
         gate: RateGate,
@@ -52,7 +51,7 @@ class Lane:
         self.failover = failover or Failover()
         self.index = self.failover.add(self)
         self.partition = self.index if has_partition else None
-        self.own_feed: tuple[Feed, int | None] = (feed, self.partition)
+        self.own_feed: tuple[RowFeed, int | None] = (feed, self.partition)
         self.feeds = [self.own_feed]
         self.first_rows = FirstRowsCheck(has_succeeded=False)
         self.config = config

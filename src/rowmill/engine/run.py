@@ -15,14 +15,13 @@ from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RowState
 from rowmill.engine.budget_gate import BudgetGate
 from rowmill.engine.failover import Failover
-from rowmill.engine.feed import Feed
 from rowmill.engine.first_rows import FirstRowsCheck
 from rowmill.engine.lane import Lane
 from rowmill.engine.stats import LaneView, RunStats
 from rowmill.engine.worker import RowRules, WorkerContext, work
 from rowmill.errors import StopReason, StoreFullError
 from rowmill.events import Event, RunEnded, RunStarted
-from rowmill.ports import Clock, Observer, Store
+from rowmill.ports import Clock, Observer, RowFeed, Store
 from rowmill.records import Figures, Outcome, Status
 
 DRAIN_S = 10.0
@@ -47,7 +46,7 @@ class Run:
 
     def __init__(
         self,
-        feeds: Sequence[Feed],
+        feeds: Sequence[RowFeed],
         store: Store,
         clock: Clock,
         stats: RunStats,

@@ -21,7 +21,7 @@ from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import SIGNAL_REASONS, RowError, StopReason
 from rowmill.job import Job
-from rowmill.ports import Observer, Provider
+from rowmill.ports import Observer, Provider, RowFeed
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
 from rowmill.records import GOOD, Attempt, Outcome, Row
 from rowmill.runner.session.loop import SystemClock, run_in_thread, signals
@@ -101,11 +101,12 @@ class _Memory:
         """There is always room."""
 
 
-class ListFeed(Feed):
-    """Rows of a list, or some of them: all are there from the start, so that there is no thread and no waiting."""
+class ListFeed:
+    """Rows of a list, or some of them, all there from the start: no thread, no waiting; implements `ports.RowFeed`."""
+
+    error: Exception | None = None
 
     def __init__(self, items: Sequence[Any], indices: Sequence[int]) -> None:
-        super().__init__(iter(()), 1)
         self._items = items
         self._indices = indices
         self._next = 0
@@ -114,11 +115,17 @@ class ListFeed(Feed):
     def exhausted(self) -> bool:
         return self._next >= len(self._indices)
 
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Nothing comes later."""
+
     def start(self) -> None:
         """There is nothing to start."""
 
+    async def stop(self) -> None:
+        """There is nothing to stop."""
+
     def take(self) -> Row | None:
-        """See `Feed`."""
+        """The next row, None where all have been taken."""
         if self._next >= len(self._indices):
             return None
         index = self._indices[self._next]
@@ -197,7 +204,7 @@ class Calls:
             raise outlet.fatal
         return Called(reason, message, self._values, self._memory.bad, outlet.errors, feeds[0].error)
 
-    def _feeds(self) -> Sequence[Feed]:
+    def _feeds(self) -> Sequence[RowFeed]:
         """A feed for each target; the same one where whoever is free takes the next row."""
         items, route, number = self._items, self._route, len(self._targets)
         if route is not None and not isinstance(items, list | tuple):
@@ -213,7 +220,7 @@ class Calls:
             by_target[route(index)].append(index)
         return [ListFeed(items, indices) for indices in by_target]
 
-    def _lane(self, target: Target, provider: Provider, feed: Feed, clock: SystemClock, run: Run) -> Lane:
+    def _lane(self, target: Target, provider: Provider, feed: RowFeed, clock: SystemClock, run: Run) -> Lane:
         """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
         spec, job = target.job.endpoints[0], target.job
         most, is_routed = in_flight_of(job), self._route is not None
