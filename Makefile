@@ -1,4 +1,4 @@
-# make demo | test | check | bench.  Everything lives in .venv in this folder; nothing else is touched.
+# make demo | test | test-slow | check | bench.  Everything lives in .venv in this folder; nothing else is touched.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,12 +8,13 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport VIRTUAL_ENV
 unexport PYTHONPATH
 
-.PHONY: setup demo test check bench lock reference clean
+.PHONY: help setup demo test test-slow check bench lock reference clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    label the bundled reviews with the embedded model (installs into .venv first)"
-	@echo "make test    run the tests"
+	@echo "make test    run the tests and a tenth of the slow ones (ROWMILL_SLOW_SHARE=0.1), with coverage"
+	@echo "make test-slow  run all the slow tests"
 	@echo "make check   lint, types, layers"
 	@echo "make bench   measure speed and memory beside peers (needs nginx with Lua and wrk; about 15 minutes)"
 	@echo "make reference  write docs/reference/ from the code"
@@ -41,8 +42,15 @@ $(STAMP): $(PINS) pyproject.toml | $(BIN)/python
 demo: $(STAMP)
 	@$(BIN)/rowmill demo
 
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadgroup
+ROWMILL_SLOW_SHARE ?= 0.1
+
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL) --slow-share $(ROWMILL_SLOW_SHARE) --cov --cov-report=term
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest $(PARALLEL) --slow-share 1 -m slow
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -120,6 +120,7 @@ def test_many_requests_at_once_each_get_their_own_reply(wire: Wire, then: str) -
             assert reply.kind is FailureKind.RESET
 
 
+@pytest.mark.slow
 def test_three_thousand_requests_are_under_way_at_once(plain: Wire) -> None:
     allow_descriptors(7000)
     all_there = asyncio.Event()

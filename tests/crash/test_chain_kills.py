@@ -9,7 +9,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.workplace import SOURCE, kill, until
+
+pytestmark = pytest.mark.slow
 
 INPUTS = 500
 KILLED = (("abatch", 60), ("abatch_as_completed", 240))  # at so many calls in all

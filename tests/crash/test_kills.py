@@ -11,6 +11,8 @@ from tests.workplace import Workplace, kill, own_tokens, until
 
 from rowmill.simulator import Behaviour, Simulator
 
+pytestmark = pytest.mark.slow
+
 ROWS = 4000
 IN_FLIGHT = 16
 COMMIT_WINDOW = 1000

@@ -280,6 +280,7 @@ def test_requests_of_unknown_cost_stay_charged_at_their_worst_in_later_sessions(
     assert "0.4 of it unconfirmed" in again.err
 
 
+@pytest.mark.slow
 def test_a_row_killed_before_its_repair_goes_on_with_the_repair(tmp_path: Path) -> None:
     with Simulator(Behaviour(scripts={"row-0": f"{BAD}, hang, {GOOD}"})) as simulator:
         place = Workplace(tmp_path, simulator)

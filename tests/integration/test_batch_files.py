@@ -252,6 +252,7 @@ def test_a_retry_mends_the_error_file_and_a_higher_limit_goes_over_the_bodies(tm
         assert place.request_total() == sent
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     with Simulator(Behaviour(latency="0.02")) as simulator:
         place = Workplace(tmp_path, simulator)

@@ -57,6 +57,7 @@ def test_rows_of_postgresql_are_labelled_and_written_back_by_upsert_twice(
     assert place.request_total() == 3_000
 
 
+@pytest.mark.slow
 def test_a_connection_cut_in_the_middle_of_reading_loses_nothing(
     place: Workplace, postgresql: Server, table: str
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_connection_cut_in_the_middle_of_reading_loses_nothing(
     assert place.request_total() == 6_000
 
 
+@pytest.mark.slow
 def test_a_connection_cut_in_the_middle_of_writing_leaves_the_table_and_loses_nothing(
     place: Workplace, postgresql: Server, table: str
 ) -> None:
@@ -115,6 +117,7 @@ def interrupt(process: subprocess.Popen[str], server: Server) -> str:
     return err
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_the_first_rows(place: Workplace, postgresql: Server, table: str) -> None:
     postgresql.sql(f"CREATE TABLE {table} (text text)", f"INSERT INTO {table} VALUES ('hi')")
     with postgresql.locked(table):
@@ -124,6 +127,7 @@ def test_an_interrupt_does_not_wait_for_the_first_rows(place: Workplace, postgre
     assert place.request_total() == 0
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_the_next_rows(place: Workplace, postgresql: Server) -> None:
     # The second column fills the driver's batches, so that rows come before the query hangs.
     more = ", repeat('x', 2000) AS filling, CASE n WHEN 3500 THEN pg_sleep(600) END AS wait FROM"
@@ -136,6 +140,7 @@ def test_an_interrupt_does_not_wait_for_the_next_rows(place: Workplace, postgres
     postgresql.cut()
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_the_output(place: Workplace, postgresql: Server, table: str) -> None:
     place.write_rows(30)
     write = ["-o", postgresql.url, "--table", table, "--mode", "upsert", "--id", "id"]
@@ -160,6 +165,7 @@ def test_an_interrupt_does_not_wait_for_the_output(place: Workplace, postgresql:
         ("duckdb:///shop.duckdb", "SELECT count(*) AS text FROM range(1000000000000) WHERE range % 7 = 3"),
     ],
 )
+@pytest.mark.slow
 def test_an_interrupt_ends_a_query_of_a_file(place: Workplace, source: str, query: str) -> None:
     sqlite3.connect(place.folder / "shop.db").execute("CREATE TABLE t (x)")
     duckdb.connect(str(place.folder / "shop.duckdb")).close()
@@ -175,6 +181,7 @@ def processor_ticks(process: subprocess.Popen[str]) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_a_locked_file(place: Workplace) -> None:
     place.write_rows(10)
     file = place.folder / "shop.db"

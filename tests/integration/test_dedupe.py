@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
 from tests.workplace import Workplace, kill, until
 
 from rowmill.simulator import Behaviour, Simulator
@@ -60,6 +61,7 @@ def test_duplicates_end_as_their_leader_and_a_retry_sends_it_alone(tmp_path: Pat
     assert [row["answer"] for row in place.output()] == ["a", "b", "a"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_sends_no_duplicate_afterwards(tmp_path: Path) -> None:
     with Simulator(Behaviour(latency="0.02")) as simulator:
         place = Workplace(tmp_path, simulator)

@@ -65,6 +65,7 @@ def test_twenty_rows_to_one_and_ten_to_the_other_come_back_in_order_each_with_it
     assert {lane["name"]: lane["requests"] for lane in done.json()["lanes"]} == {"a": 20, "b": 10}
 
 
+@pytest.mark.slow
 def test_a_provider_killed_in_mid_run_hands_its_rows_to_the_other(several: Any) -> None:
     place = several(Behaviour(latency="0.2"), Behaviour(latency="0.02"))
     place.write_rows(60)
@@ -169,6 +170,7 @@ def test_rows_that_end_invalid_go_on_to_the_next_endpoint(several: Any) -> None:
     assert place.totals() == [40, 4]
 
 
+@pytest.mark.slow
 def test_a_kill_in_mid_cascade_asks_nobody_twice_but_what_was_in_flight(several: Any) -> None:
     place = several(Behaviour(scripts={"*": "bad-json ..."}), Behaviour(latency="0.1"))
     place.write_rows(200)

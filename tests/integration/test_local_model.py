@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("xllamacpp")
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = compile_schema("sentiment: positive|negative")
 EXAMPLES = (
     Message("system", "You label product reviews as positive or negative."),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def shown(cell: Any) -> str:
     return "".join(output["data"]["text/plain"] for output in cell.outputs if output.output_type == "execute_result")
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_in_a_kernel_from_top_to_bottom(place: Workplace) -> None:
     """Against the simulator: the embedded model would take a minute."""
     shutil.copy(NOTEBOOK.with_name("reviews.csv"), place.folder)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import asyncio
 import json
@@ -45,6 +47,7 @@ print("three runs")
 """
 
 
+@pytest.mark.slow
 def test_several_runs_of_one_process_go_through_a_proxy(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.upper().endswith("_PROXY")}
     ran = subprocess.run(

@@ -58,6 +58,7 @@ def test_the_page_names_every_option() -> None:
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 
+@pytest.mark.slow
 def test_the_example_of_a_chain_calls_for_nothing_twice(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / "chain.py")]
     first, again = (

@@ -120,6 +120,7 @@ def test_a_request_that_is_never_answered_is_retried_after_its_deadline(tmp_path
     assert own_tokens(place.output())
 
 
+@pytest.mark.alone
 def test_slow_rows_do_not_hold_up_the_others(tmp_path: Path) -> None:
     behaviour = Behaviour(latency="0.01", scripts={f"row-{n}": "ok latency=1.5" for n in range(0, 100, 20)})
     place, _ = trial(tmp_path, behaviour, 100, "--in-flight", "10")
@@ -154,6 +155,7 @@ def test_a_server_that_was_never_there_stops_the_run_resumable(place: Workplace)
     assert "127.0.0.1:9" in ended.err
 
 
+@pytest.mark.alone
 def test_a_retry_after_is_waited_for(tmp_path: Path) -> None:
     behaviour = Behaviour(scripts={"row-0": "429 retry-after=1.2, ok"}, log=True)
     started = time.monotonic()

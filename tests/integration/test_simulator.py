@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 import pytest
+from tests.command_line import call
 
 from rowmill.simulator import Behaviour, Outage, Simulator
 
@@ -202,18 +205,15 @@ def test_the_command_prints_its_address_first_and_its_counters_last(
         assert server.wait(10) == code
 
 
-def test_the_command_refuses_what_it_does_not_know() -> None:
+def test_the_command_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     for wrong in (["--rmp", "600"], ["--slots", "0"], ["--latency", "soon"], ["--port", "70000"], ["--outage", "x"]):
-        ended = subprocess.run(
-            [sys.executable, "-m", "rowmill", "simulate", *wrong], capture_output=True, text=True, check=False
-        )
-        assert (ended.returncode, ended.stdout) == (2, "")
-        assert "Traceback" not in ended.stderr
-        assert "rowmill simulate: error: " in ended.stderr
+        ended = call(["simulate", *wrong], tmp_path, os.environ)
+        assert (ended.code, ended.out) == (2, "")
+        assert "Traceback" not in ended.err
+        assert "rowmill simulate: error: " in ended.err
 
 
-def test_the_commands_help_names_its_options() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "rowmill", "simulate", "--help"], capture_output=True, text=True, check=True
-    )
-    assert all(option in ended.stdout for option in ("--rpm", "--slots", "--latency", "--fail", "--outage"))
+def test_the_commands_help_names_its_options(tmp_path: Path) -> None:
+    ended = call(["simulate", "--help"], tmp_path, os.environ)
+    assert ended.code == 0
+    assert all(option in ended.out for option in ("--rpm", "--slots", "--latency", "--fail", "--outage"))

@@ -38,6 +38,7 @@ def test_a_signal_saves_what_is_in_flight_and_none_of_it_is_sent_again(
         assert own_tokens(place.output())
 
 
+@pytest.mark.alone
 def test_a_second_signal_stops_at_once_and_loses_nothing_committed(tmp_path: Path) -> None:
     with Simulator(Behaviour(latency="0.1", scripts={f"row-{n}": "hang" for n in range(50, 60)})) as simulator:
         place = Workplace(tmp_path, simulator)

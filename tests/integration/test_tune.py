@@ -17,6 +17,8 @@ from rowmill.simulator import Behaviour, Simulator
 if TYPE_CHECKING:
     from tests.command_line import Ended
 
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+
 JOB = """\
 source: in.csv
 prompt: "Say it: {{ text }}"

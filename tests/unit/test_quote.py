@@ -54,6 +54,7 @@ class Population:
 
 
 @pytest.mark.parametrize("tied", [0.0, 0.7])
+@pytest.mark.slow
 def test_the_true_cost_of_heavy_tailed_rows_lies_in_the_interval(tied: float) -> None:
     hits = 0
     for seed in range(4):
