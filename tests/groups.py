@@ -15,7 +15,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def chosen(node_ids: Sequence[str], share: float, seed: str) -> frozenset[str]:
