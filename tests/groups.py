@@ -14,7 +14,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
