@@ -85,7 +85,7 @@ class AnswerSpec(_Part):
         return None if self.schema_ is None else compile_schema(self.schema_)
 
     @property
-    def stand_in(self) -> Fallback | None:
+    def compiled_fallback(self) -> Fallback | None:
         """The fallback as answer columns, None where there is none."""
         if self.fallback is None:
             return None

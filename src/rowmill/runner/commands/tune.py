@@ -96,8 +96,7 @@ def tune(
                 start.writer.close(None)
             rules = rules._replace(most=most_in_flight(rules.most))
             pool = _store_sample(plan, _rows_needed(rules))
-            tuning = _Tuning(plan, endpoints[0], versions, pool, rules)
-            tuning.watch(stepped, observers)
+            tuning = _Tuning(plan, endpoints[0], versions, pool, rules, _Watchers(stepped, observers))
             with signals(lambda number: tuning.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 run_in_thread(tuning.execute)
             return tuning.report()
@@ -165,6 +164,13 @@ def _marks(plan: Plan) -> bytearray:
     return marks
 
 
+class _Watchers(NamedTuple):
+    """What is called with each step, and who watches its session."""
+
+    stepped: Callable[[Measured], None]
+    observers: Sequence[Observer]
+
+
 class _Tuning:
     """The steps, one after the other on one loop and over one open provider; `stop` is safe from any thread."""
 
@@ -175,23 +181,19 @@ class _Tuning:
         versions: Mapping[str, int],
         pool: list[int],
         rules: TuneRules,
+        watchers: _Watchers,
     ) -> None:
         self._plan = plan
         self._endpoint = endpoint
         self._versions = versions
         self._pool = pool
         self._rules = rules
-        self._stepped: Callable[[Measured], None] = lambda step: None
-        self._observers: Sequence[Observer] = ()
+        self._watchers = watchers
         self._session: Session | None = None
         self._reason: StopReason | None = None
         self._message = ""
         self._steps: list[Measured] = []
         self._rows_kept = 0
-
-    def watch(self, stepped: Callable[[Measured], None], observers: Sequence[Observer]) -> None:
-        """Who is told of each step, and who watches its session."""
-        self._stepped, self._observers = stepped, observers
 
     def stop(self, reason: StopReason) -> None:
         """Ends the step under way and makes no other; what is in flight is awaited, unless it is called again."""
@@ -234,7 +236,7 @@ class _Tuning:
         try:
             meter = Meter(writer, loop.time, in_flight, rows, lambda: session.stop(StopReason.MAX_DURATION))
             session_rules = SessionRules(self._versions, step=MeasurementStep(picks, meter, gate))
-            session = Session(self._plan, [fixed], writer, None, session_rules, self._observers)
+            session = Session(self._plan, [fixed], writer, None, session_rules, self._watchers.observers)
             self._session = session
             if self._reason is not None:
                 session.stop(self._reason)
@@ -248,6 +250,6 @@ class _Tuning:
         self._rows_kept += meter.rows_kept
         if reason in STEP_ENDS or meter.is_full:
             self._steps.append(meter.measured())
-            self._stepped(self._steps[-1])
+            self._watchers.stepped(self._steps[-1])
         if reason not in STEP_ENDS:
             self._reason, self._message = reason, message

@@ -75,6 +75,6 @@ def stored_versions(plan: Plan, endpoints: Sequence[Endpoint], writer: Writer, *
 
 def _fallback_words(answer: AnswerSpec | None) -> str:
     """The fallback as the run file keeps it, empty where there is none."""
-    if answer is None or answer.stand_in is None:
+    if answer is None or answer.compiled_fallback is None:
         return ""
     return json.dumps([answer.fallback, sorted(answer.fallback_for)], sort_keys=True, ensure_ascii=False)

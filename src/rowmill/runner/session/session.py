@@ -185,7 +185,7 @@ class Session:
             job.retry.max_backoff_s,
             job.row_timeout_s,
             0 if job.answer is None else job.answer.repair,
-            None if job.answer is None else job.answer.stand_in,
+            None if job.answer is None else job.answer.compiled_fallback,
             frozenset(map(Status, job.endpoints[number].cascade)),
         )
         row_params = None if asked.row_params is None else asked.row_params.of
