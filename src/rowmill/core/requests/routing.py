@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rowmill.errors import JobError
 
@@ -27,6 +28,26 @@ class Route:
         return self.take is None and self.when is None
 
 
+class RowRouter(Protocol):
+    """Says which lane each row is assigned to, and divides the rows into partitions."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every row is for whichever lane is free."""
+
+    def lane_partitions(self) -> list[int | None]:
+        """For each lane the partition that it takes rows from: one named by its own index, None for the shared one."""
+
+    def partitions(self) -> Mapping[int | None, Partition]:
+        """Each row is in exactly one of these; rows that no lane takes are in the first, to fail there."""
+
+    def span(self, partition: int | None) -> tuple[int, int] | None:
+        """The indices [first, end) of rows that a partition may hold; None where that depends on the rows."""
+
+    def assigned_lane(self, index: int, values: Mapping[str, object]) -> int | None:
+        """The lane that a row is assigned to, None for whichever is free; raises JobError where there is none."""
+
+
 class Router:
     """The routes of a job's endpoints, in order: the first that claims a row has it."""
 
@@ -37,6 +58,7 @@ class Router:
         for route in routes:
             self._spans.append(None if route.take is None else (taken, taken + route.take))
             taken += route.take or 0
+        self.is_open = all(route.is_open for route in routes)
         self._has_open = any(route.is_open for route in routes)
 
     def lane_partitions(self) -> list[int | None]:
@@ -45,8 +67,7 @@ class Router:
 
     def partitions(self) -> Mapping[int | None, Partition]:
         """Each row is in exactly one of these; rows that no lane takes are in the first, to fail there."""
-        names = list(dict.fromkeys(self.lane_partitions()))
-        return {name: Partition(self, name, takes_unassigned=name == names[0]) for name in names}
+        return _partitions(self)
 
     def span(self, partition: int | None) -> tuple[int, int] | None:
         """The indices [first, end) of rows that a partition may hold; None where that depends on the rows."""
@@ -65,16 +86,35 @@ class Router:
         raise JobError("no endpoint takes this row: all have `take` or `when`; give one that has neither")
 
 
-class PlacedRouter(Router):
-    """Routes that the caller has decided on already: `lane_of` gives the lane for each row's index."""
+class GivenLanes:
+    """Lanes that the caller has decided on already: `lane_of` gives the lane for each row's index."""
+
+    is_open = False
 
     def __init__(self, lane_of: Callable[[int], int], lanes: int) -> None:
-        super().__init__([Route(when=lambda values: False)] * lanes)
         self._lane_of = lane_of
+        self._lanes = lanes
+
+    def lane_partitions(self) -> list[int | None]:
+        """Each lane has its own partition."""
+        return [*range(self._lanes)]
+
+    def partitions(self) -> Mapping[int | None, Partition]:
+        """See `RowRouter`."""
+        return _partitions(self)
+
+    def span(self, partition: int | None) -> tuple[int, int] | None:
+        """Only the caller knows."""
+        return None
 
     def assigned_lane(self, index: int, values: Mapping[str, object]) -> int:
-        """See `Router`."""
+        """The lane that the caller gives."""
         return self._lane_of(index)
+
+
+def _partitions(router: RowRouter) -> Mapping[int | None, Partition]:
+    names = list(dict.fromkeys(router.lane_partitions()))
+    return {name: Partition(router, name, takes_unassigned=name == names[0]) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +124,14 @@ class Partition:
     `takes_unassigned`: also those that no lane takes.
     """
 
-    router: Router
+    router: RowRouter
     lane: int | None
     takes_unassigned: bool
 
     @property
     def is_everything(self) -> bool:
         """Whether every row is in it."""
-        return all(route.is_open for route in self.router.routes)
+        return self.router.is_open
 
     def may_hold(self, first: int, end: int) -> bool:
         """Whether rows with the indices [first, end) can be in it."""

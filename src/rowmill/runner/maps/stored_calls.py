@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rowmill.core.requests.routing import PlacedRouter
+from rowmill.core.requests.routing import GivenLanes
 from rowmill.core.rows import codec
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.core.rows.codec import CodecError
@@ -131,7 +131,7 @@ class StoredCalls:
         endpoint_prompts = None
         if self._route is not None:
             each = [EndpointPrompt(prompt, effective_params(job, spec)) for spec in specs]
-            endpoint_prompts = EndpointPrompts(each, PlacedRouter(self._route, len(specs)), {})
+            endpoint_prompts = EndpointPrompts(each, GivenLanes(self._route, len(specs)), {})
         plan = Plan(job, prompt, AsItIs(), None, job.output, self._run_file, "jsonl", endpoint_prompts)
         return plan, endpoints, open_input(plan, ItemSource(self._items))
 

@@ -10,7 +10,7 @@ from typing import Any
 from rowmill.core.requests.batch_lines import BatchBodies
 from rowmill.core.requests.expressions import compile_expression
 from rowmill.core.requests.prompts import Columns, check_names, compile_prompt
-from rowmill.core.requests.routing import Route, Router
+from rowmill.core.requests.routing import Route, Router, RowRouter
 from rowmill.core.requests.row_params import RowParams, compile_row_params
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
@@ -46,7 +46,7 @@ class EndpointPrompts:
     """All endpoints' prompts, in order, and what says which endpoint a row is for."""
 
     each: Sequence[EndpointPrompt]
-    router: Router
+    router: RowRouter
     when_columns: Mapping[int, Columns | None]
 
     @cached_property

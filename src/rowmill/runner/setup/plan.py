@@ -11,7 +11,7 @@ from typing import Any
 from rowmill.core.names.databases import DatabaseUrl, Target, name_faults
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
-from rowmill.core.requests.routing import Route, Router
+from rowmill.core.requests.routing import Route, Router, RowRouter
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.core.rows.outputs import AnswerColumn, OutputColumns
 from rowmill.core.rows.outputs.batch_result_lines import BATCH, RESULT_FORMS
@@ -56,7 +56,7 @@ class Plan:
         return EndpointPrompt(self.prompt, effective_params(self.job, self.job.endpoints[index]))
 
     @property
-    def router(self) -> Router:
+    def router(self) -> RowRouter:
         """The way of rows to endpoints."""
         return (
             Router([Route()] * len(self.job.endpoints))
