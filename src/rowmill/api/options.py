@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from rowmill.errors import JobError
 from rowmill.job import Job, job_from_options, load_job
 from rowmill.job.faults import nearest
+from rowmill.job.option_table import check_choice
 from rowmill.job.options import ENDPOINT
 
 if TYPE_CHECKING:
@@ -223,6 +224,5 @@ def answer_schema(answer: Any) -> Any:
 def chosen_on_error(options: Mapping[str, Any]) -> str | None:
     """`raise`, `return` or None; raises JobError for anything else."""
     choice: str | None = options.get("on_error")
-    if choice not in (None, "raise", "return"):
-        raise JobError(f"on_error: must be 'raise' or 'return', not {choice!r}")
+    check_choice("on_error", choice, "on_error")
     return choice

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rowmill.api.options import Path, Prompt, make_job
 from rowmill.api.result import Result, named_statuses
 from rowmill.errors import JobError, StopReason, exit_code
-from rowmill.job.version import ON_CHANGE
+from rowmill.job.option_table import check_choice
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -96,9 +96,8 @@ def raise_signal(reason: StopReason) -> None:
 
 def chosen_on_change(options: Mapping[str, Any]) -> str | None:
     """`keep`, `rerun` or None; raises JobError for anything else."""
-    choice = options.get("on_change")
-    if choice not in (None, *ON_CHANGE):
-        raise JobError(f"on_change: must be 'keep' or 'rerun', not {choice!r}")
+    choice: str | None = options.get("on_change")
+    check_choice("on_change", choice, "on_change")
     return choice
 
 

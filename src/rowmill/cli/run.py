@@ -10,7 +10,7 @@ import typer
 
 from rowmill.cli.options import Given, Json, OnChange, Quiet, with_options
 from rowmill.cli.terminal import can_ask, confirm, print_json, say
-from rowmill.errors import JobError
+from rowmill.job.option_table import check_choice
 
 if TYPE_CHECKING:
     from rowmill.core.pricing.quote import Quote
@@ -67,10 +67,7 @@ def _approve(yes: bool, *, may_spend: bool) -> Callable[[Quote], bool] | None:
 
 def check_on_change(on_change: str | None) -> None:
     """Raises JobError for anything but keep and rerun."""
-    from rowmill.job.version import ON_CHANGE
-
-    if on_change not in (None, *ON_CHANGE):
-        raise JobError(f"--on-change: must be keep or rerun, not '{on_change}'")
+    check_choice("on_change", on_change, "--on-change")
 
 
 def is_job_file(source: str) -> bool:

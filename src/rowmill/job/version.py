@@ -13,7 +13,6 @@ from typing import Any
 from rowmill.core.shortening import shortened
 from rowmill.job.model import EndpointSpec, Job, effective_params, endpoint_names
 
-ON_CHANGE = ("keep", "rerun")
 SHOWN_CHARS = 60
 
 Definition = Mapping[str, Any]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rowmill.errors import JobError
 from rowmill.job.option_table.asking import ASKING
 from rowmill.job.option_table.endpoint import ENDPOINT, HTTP, PRICE
 from rowmill.job.option_table.option import Option, Panel
@@ -34,6 +35,13 @@ def python_arguments(function: str) -> frozenset[str]:
     return frozenset(option.name for option in OPTIONS if function in option.python)
 
 
+def check_choice(name: str, value: object, spelled: str) -> None:
+    """Raises JobError for a value that is none of the option's choices; None means not given."""
+    choices = BY_NAME[name].choices
+    if value is not None and value not in choices:
+        raise JobError(f"{spelled}: must be {' or '.join(choices)}, not {value!r}")
+
+
 def parent(key: str) -> str:
     """The key in which `key` stands: `endpoints[].price` of `endpoints[].price.unit`, empty at the top."""
     return key.rpartition(".")[0]
@@ -45,6 +53,7 @@ __all__ = [
     "OPTIONS",
     "Option",
     "Panel",
+    "check_choice",
     "command_options",
     "default",
     "parent",
