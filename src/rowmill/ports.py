@@ -27,7 +27,7 @@ class Chunk(Protocol):
 
     @property
     def indices(self) -> Sequence[int]:
-        """0-based place in the input of each row, rising."""
+        """0-based index in the input of each row, rising."""
 
     @property
     def columns(self) -> Sequence[str]:

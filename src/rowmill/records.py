@@ -69,7 +69,7 @@ class Spent(Record, frozen=True):
 class Row(Record, frozen=True):
     """One row of input on its way to a worker.
 
-    `index` is its 0-based place in the input, `values` holds the columns that the job needs (templates,
+    `index` is its 0-based index in the input, `values` holds the columns that the job needs (templates,
     routing), `fault` is set when the input line could not be read, `unread` is a raw reply that an earlier
     session stored but did not read (`unread_from` names the endpoint it came from), `lane_failures` counts its
     throttled, reset and 403 attempts of earlier sessions, `spent` sums up all its attempts there, None where there

@@ -143,7 +143,7 @@ def fitting(schema: Any, text: str, root: Any) -> Any:
 
 
 def _resolved(reference: str, root: Any) -> Any:
-    place = root
+    found = root
     for part in reference.removeprefix("#").strip("/").split("/"):
-        place = place[part.replace("~1", "/").replace("~0", "~")] if part else place
-    return place
+        found = found[part.replace("~1", "/").replace("~0", "~")] if part else found
+    return found

@@ -79,16 +79,18 @@ def shaped_result(ask: Ask, text: str | None, finish: str, tokens: tuple[int, in
     elif ask.shape == "responses":
         made |= _response(text, finish) | {"usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]}}
     elif ask.shape == "embeddings":
-        vectors = [{"object": "embedding", "index": n, "embedding": vector(f"{ask.token}{n}")} for n in _places(ask)]
+        vectors = [
+            {"object": "embedding", "index": n, "embedding": vector(f"{ask.token}{n}")} for n in _part_numbers(ask)
+        ]
         made |= {"data": vectors, "usage": {"prompt_tokens": tokens[0], "total_tokens": tokens[0]}}
     elif ask.shape == "score":
-        scores = [{"index": n, "object": "score", "score": vector(f"{ask.token}{n}")[0]} for n in _places(ask)]
+        scores = [{"index": n, "object": "score", "score": vector(f"{ask.token}{n}")[0]} for n in _part_numbers(ask)]
         made |= {"data": scores, "usage": {"prompt_tokens": tokens[0], "total_tokens": tokens[0]}}
     elif ask.shape == "rerank":
-        results = [{"index": n, "relevance_score": vector(f"{ask.token}{n}")[0]} for n in _places(ask)]
+        results = [{"index": n, "relevance_score": vector(f"{ask.token}{n}")[0]} for n in _part_numbers(ask)]
         made |= {"results": results, "usage": {"total_tokens": tokens[0]}}
     else:
-        made |= {"results": [{"flagged": False, "categories": {}} for _ in _places(ask)]}
+        made |= {"results": [{"flagged": False, "categories": {}} for _ in _part_numbers(ask)]}
     return _encode(made)
 
 
@@ -97,7 +99,7 @@ def vector(text: str) -> list[float]:
     return [crc32(f"{text}:{n}".encode()) / 2**32 - 0.5 for n in range(DIMENSIONS)]
 
 
-def _places(ask: Ask) -> range:
+def _part_numbers(ask: Ask) -> range:
     return range(ask.parts)
 
 

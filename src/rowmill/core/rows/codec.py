@@ -71,84 +71,83 @@ def decode_readable(stored: Mapping[str, Any]) -> Any:
     return from_tree(stored["answer"])
 
 
-def to_tree(value: Any, place: str = "", depth: int = 0) -> Any:
+def to_tree(value: Any, path: str = "", depth: int = 0) -> Any:
     """The value as JSON's own values.  Raises CodecError."""
     kind = type(value)
     if kind in _PLAIN:
         return value
     if depth > _DEEPEST:
-        raise CodecError(f"{place or 'the value'}: nested too deeply to be stored")
+        raise CodecError(f"{path or 'the value'}: nested too deeply to be stored")
     if kind is float:
         return value if math.isfinite(value) else _tagged("float", repr(value))
     if kind is list:
-        return [to_tree(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)]
+        return [to_tree(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)]
     if kind is dict:
-        return _dict_tree(value, place, depth)
+        return _dict_tree(value, path, depth)
     if kind in _SCALARS:
         name, write, _ = _SCALARS[kind]
         return _tagged(name, write(value))
     if kind is tuple:
-        return _tagged("tuple", [to_tree(item, f"{place}[{at}]", depth + 1) for at, item in enumerate(value)])
+        return _tagged("tuple", [to_tree(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value)])
     if kind in (set, frozenset):  # sorted, so that equal sets have equal trees
-        return _tagged(kind.__name__, sorted((to_tree(item, place, depth + 1) for item in value), key=json.dumps))
-    return _object_tree(value, place, depth)
+        return _tagged(kind.__name__, sorted((to_tree(item, path, depth + 1) for item in value), key=json.dumps))
+    return _object_tree(value, path, depth)
 
 
-def _dict_tree(value: dict[Any, Any], place: str, depth: int) -> Any:
+def _dict_tree(value: dict[Any, Any], path: str, depth: int) -> Any:
     if TAG not in value and all(type(name) is str for name in value):
-        return {name: to_tree(item, f"{place}.{name}", depth + 1) for name, item in value.items()}
+        return {name: to_tree(item, f"{path}.{name}", depth + 1) for name, item in value.items()}
     pairs = [
-        [to_tree(name, place, depth + 1), to_tree(item, f"{place}[{name!r}]", depth + 1)]
-        for name, item in value.items()
+        [to_tree(name, path, depth + 1), to_tree(item, f"{path}[{name!r}]", depth + 1)] for name, item in value.items()
     ]
     return _tagged("dict", pairs)
 
 
-def _object_tree(value: Any, place: str, depth: int) -> Any:
+def _object_tree(value: Any, path: str, depth: int) -> Any:
     """Enums, pydantic models (so LangChain's messages), dataclasses and subclasses, by the name of their class."""
     kind = type(value)
     if isinstance(value, enum.Enum):
-        return _tagged("enum", value.name, _name_of(kind, place))
+        return _tagged("enum", value.name, _name_of(kind, path))
     if hasattr(kind, "__pydantic_validator__") and hasattr(value, "model_dump"):
-        return _model_tree(value, place, depth)
+        return _model_tree(value, path, depth)
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(value)]
         return _tagged(
-            "dataclass", _parts({name: getattr(value, name) for name in names}, place, depth), _name_of(kind, place)
+            "dataclass", _parts({name: getattr(value, name) for name in names}, path, depth), _name_of(kind, path)
         )
     for plain in _SUBCLASSED:
         if isinstance(value, plain):
-            return _subclass_tree(value, plain, place, depth)
+            return _subclass_tree(value, plain, path, depth)
     raise CodecError(
-        f"{place or 'the value'} is of type {kind.__module__}.{kind.__qualname__}, which a run file cannot hold: "
+        f"{path or 'the value'} is of type {kind.__module__}.{kind.__qualname__}, which a run file cannot hold: "
         "JSON's types, dates, bytes, pydantic models, dataclasses, enums and LangChain messages can be stored; "
         "without run_file any object is kept"
     )
 
 
-def _model_tree(value: Any, place: str, depth: int) -> Any:
+def _model_tree(value: Any, path: str, depth: int) -> Any:
     """Fields, extras and private attributes as the objects that they are, so that each keeps its own class."""
     kind = type(value)
     if kind.__pydantic_root_model__:
-        return _tagged("model", to_tree(value.root, place, depth + 1), _name_of(kind, place))
+        return _tagged("model", to_tree(value.root, path, depth + 1), _name_of(kind, path))
     state = {name: value.__dict__[name] for name in kind.model_fields if name in value.__dict__}
-    parts = _parts({**state, **(value.__pydantic_extra__ or {})}, place, depth)
-    tree = _tagged("model", parts, _name_of(kind, place))
+    parts = _parts({**state, **(value.__pydantic_extra__ or {})}, path, depth)
+    tree = _tagged("model", parts, _name_of(kind, path))
     if value.__pydantic_private__:
-        tree["private"] = _parts(value.__pydantic_private__, place, depth)
+        tree["private"] = _parts(value.__pydantic_private__, path, depth)
     return tree
 
 
-def _parts(state: Mapping[str, Any], place: str, depth: int) -> dict[str, Any]:
-    return {name: to_tree(part, f"{place}.{name}", depth + 1) for name, part in state.items()}
+def _parts(state: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+    return {name: to_tree(part, f"{path}.{name}", depth + 1) for name, part in state.items()}
 
 
-def _subclass_tree(value: Any, plain: Any, place: str, depth: int) -> Any:
+def _subclass_tree(value: Any, plain: Any, path: str, depth: int) -> Any:
     if getattr(value, "__dict__", None):
         names = ", ".join(value.__dict__)
-        raise CodecError(f"{place or 'the value'} is a {type(value).__qualname__} with attributes ({names})")
+        raise CodecError(f"{path or 'the value'} is a {type(value).__qualname__} with attributes ({names})")
     bare = str.__str__(value) if plain is str else plain(value)
-    return _tagged("subclass", to_tree(bare, place, depth + 1), _name_of(type(value), place))
+    return _tagged("subclass", to_tree(bare, path, depth + 1), _name_of(type(value), path))
 
 
 def from_tree(tree: Any) -> Any:
@@ -202,7 +201,7 @@ def _tagged(name: str, value: Any, class_name: str | None = None) -> dict[str, A
     return tree if class_name is None else {**tree, "class": class_name}
 
 
-def _name_of(kind: type, place: str) -> str:
+def _name_of(kind: type, path: str) -> str:
     name = f"{kind.__module__}:{kind.__qualname__}"
     try:
         found = _class_at(name)
@@ -210,7 +209,7 @@ def _name_of(kind: type, place: str) -> str:
         found = None
     if found is not kind:
         raise CodecError(
-            f"{place or 'the value'} is of the class {kind.__qualname__}, which cannot be found again by its name: "
+            f"{path or 'the value'} is of the class {kind.__qualname__}, which cannot be found again by its name: "
             "define it at the top of a module"
         )
     return name

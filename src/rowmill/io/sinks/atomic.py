@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from rowmill.core.names.files import is_remote, scratch_path
 from rowmill.errors import OutputError, StoreFullError
-from rowmill.io import files as places
+from rowmill.io import files
 from rowmill.io.files import remote
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -26,7 +26,7 @@ def check_writable(path: str, *, in_parts: bool = False) -> None:
         if is_remote(path):
             remote.check_writable(path)
             _check_here(path, Path(scratch_path(path)).parent)
-            if places.is_folder(path):
+            if files.is_folder(path):
                 _check_replaceable(path, remote.names_in(path), in_parts)
             return
         target = Path(os.path.realpath(path))
@@ -53,7 +53,7 @@ def _check_replaceable(path: str, names: list[str], in_parts: bool) -> None:
         raise OutputError(f"{path} cannot be written: it is a folder that holds something else than parts ({strange})")
 
 
-class Place:
+class PendingOutput:
     """Where an output is to appear, and the name beside it under which it is made until then.
 
     What belongs elsewhere is made in the current folder.
@@ -66,7 +66,7 @@ class Place:
         self.unfinished = self._target.with_name(f".{self._target.name}.{os.getpid()}.tmp")
 
     def clear(self) -> None:
-        """Takes away what a killed process has left half made for the same place."""
+        """Takes away what a killed process has left half made for the same output."""
         _remove_leftovers(self._target)
 
     def fill(self) -> None:
@@ -80,7 +80,7 @@ class Place:
     def discard(self) -> None:
         """Takes the unfinished away; may be called at any time, also twice."""
         with contextlib.suppress(OSError):
-            places.remove(str(self.unfinished))
+            files.remove(str(self.unfinished))
 
     def _put(self) -> None:
         if not self._target.is_dir() and not self.unfinished.is_dir():
@@ -91,18 +91,18 @@ class Place:
         if self._target.exists():
             os.replace(self._target, old)
         os.replace(self.unfinished, self._target)
-        places.remove(str(old))
+        files.remove(str(old))
 
     def _send(self) -> None:
         if self.unfinished.is_dir():
             self._send_parts()
         else:
             remote.upload(str(self.unfinished), self._path)
-        places.remove(str(self.unfinished))
+        files.remove(str(self.unfinished))
 
     def _send_parts(self) -> None:
         """All parts or none: those that were sent are taken back where one cannot be."""
-        before = set(remote.names_in(self._path)) if places.is_folder(self._path) else set()
+        before = set(remote.names_in(self._path)) if files.is_folder(self._path) else set()
         names = sorted(entry.name for entry in os.scandir(self.unfinished))
         sent = []
         try:
@@ -127,10 +127,10 @@ class AtomicFile:
     def __init__(self, path: str) -> None:
         check_writable(path)
         self._path = path
-        self._place = Place(path)
+        self._pending = PendingOutput(path)
         with self.translated():
-            self._place.clear()
-            self.file: BinaryIO = open(self._place.unfinished, "wb")  # noqa: SIM115 closed by commit and abort
+            self._pending.clear()
+            self.file: BinaryIO = open(self._pending.unfinished, "wb")  # noqa: SIM115 closed by commit and abort
 
     def write(self, content: bytes) -> None:
         """Appends."""
@@ -143,14 +143,14 @@ class AtomicFile:
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            self._place.fill()
+            self._pending.fill()
 
     def abort(self) -> None:
         """Takes the temporary file away; may be called at any time, also twice."""
         # Closing flushes, which fails again on a full disk.
         with contextlib.suppress(OSError):
             self.file.close()
-        self._place.discard()
+        self._pending.discard()
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
@@ -167,7 +167,7 @@ class AtomicFile:
 def remove(path: str) -> None:
     """Takes an output away, if it is there; raises OutputError."""
     with translated(path):
-        places.remove(path)
+        files.remove(path)
 
 
 @contextlib.contextmanager
@@ -189,7 +189,7 @@ def _remove_leftovers(target: Path) -> None:
     for entry in os.scandir(target.parent):
         found = ours.fullmatch(entry.name)
         if found and not _lives(int(found[1])):
-            places.remove(entry.path)
+            files.remove(entry.path)
 
 
 def _lives(process: int) -> bool:

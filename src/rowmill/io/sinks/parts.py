@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from rowmill.core.rows.outputs import Batch
-from rowmill.io.sinks.atomic import Place, check_writable, translated
+from rowmill.io.sinks.atomic import PendingOutput, check_writable, translated
 from rowmill.io.sinks.settings import OutputShape
 from rowmill.ports import Sink
 
@@ -28,12 +28,12 @@ class PartsSink:
         # Names of one width, so that their order is that of the rows.
         self._digits = max(_FEWEST_DIGITS, len(str(shape.rows // shape.split_rows)))
         self._open_part = open_part
-        self._place = Place(path)
+        self._pending = PendingOutput(path)
         self._number = 0
         self._room = shape.split_rows
         with translated(path):
-            self._place.clear()
-            os.mkdir(self._place.unfinished)
+            self._pending.clear()
+            os.mkdir(self._pending.unfinished)
         self._part = self._opened()
 
     def write(self, batch: Batch) -> None:
@@ -55,20 +55,20 @@ class PartsSink:
         self._part.commit()
         with translated(self._path):
             try:
-                self._place.fill()
+                self._pending.fill()
             except OSError:
-                self._place.discard()
+                self._pending.discard()
                 raise
 
     def abort(self) -> None:
         """Takes the unfinished parts away."""
         self._part.abort()
-        self._place.discard()
+        self._pending.discard()
 
     def _opened(self) -> Sink:
         name = f"part-{self._number:0{self._digits}d}.{self._ending}"
         try:
-            return self._open_part(str(self._place.unfinished / name))
+            return self._open_part(str(self._pending.unfinished / name))
         except BaseException:
-            self._place.discard()
+            self._pending.discard()
             raise

@@ -45,9 +45,9 @@ class CellChunk:
         """One mapping a row with the named columns (None: all), in the order of `names`."""
         if names is None:
             return self.records()
-        places = {name: place for place, name in enumerate(self.columns)}
-        held = [(name, places[name]) for name in names if name in places]
-        return ({name: row[place] for name, place in held} if row else {} for row in self.rows)
+        indices = {name: at for at, name in enumerate(self.columns)}
+        held = [(name, indices[name]) for name in names if name in indices]
+        return ({name: row[at] for name, at in held} if row else {} for row in self.rows)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """One whole row at a time; {} for a faulted one."""

@@ -78,24 +78,24 @@ class TableChunk:
         if names is None or tuple(names) == tuple(self.columns):
             return self.records()
         held = [name for name in names if name in self.columns]
-        places = [list(self.columns).index(name) for name in held]
-        return self._picked(held, places)
+        indices = [list(self.columns).index(name) for name in held]
+        return self._picked(held, indices)
 
     def cells(self, names: Sequence[str]) -> Iterator[Sequence[str]]:
         """The cells of these columns, all of which there must be, of one row at a time; none may be faulted."""
-        places = [list(self.columns).index(name) for name in names]
-        if len(places) == 1:
-            place = places[0]
-            return ((row[place],) for row in self.rows)
-        return map(itemgetter(*places), self.rows)
+        indices = [list(self.columns).index(name) for name in names]
+        if len(indices) == 1:
+            at = indices[0]
+            return ((row[at],) for row in self.rows)
+        return map(itemgetter(*indices), self.rows)
 
-    def _picked(self, names: list[str], places: list[int]) -> Iterator[Mapping[str, Any]]:
-        if len(places) == 1:
-            name, place = names[0], places[0]
-            return ({name: row[place]} if row else {} for row in self.rows)
-        if not places:
+    def _picked(self, names: list[str], indices: list[int]) -> Iterator[Mapping[str, Any]]:
+        if len(indices) == 1:
+            name, at = names[0], indices[0]
+            return ({name: row[at]} if row else {} for row in self.rows)
+        if not indices:
             return ({} for _ in self.rows)
-        pick = itemgetter(*places)
+        pick = itemgetter(*indices)
         return (dict(zip(names, pick(row), strict=True)) if row else {} for row in self.rows)
 
     def records(self) -> Iterator[dict[str, Any]]:
