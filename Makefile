@@ -8,7 +8,7 @@ INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport VIRTUAL_ENV
 unexport PYTHONPATH
 
-.PHONY: help setup demo test test-slow check bench lock reference clean
+.PHONY: help setup demo test test-slow check wheel bench lock reference clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test    run the tests and a tenth of the slow ones (ROWMILL_SLOW_SHARE=0.1), with coverage"
 	@echo "make test-slow  run all the slow tests"
 	@echo "make check   lint, types, layers"
+	@echo "make wheel   build the wheel, install it into an empty environment and try it"
 	@echo "make bench   measure speed and memory beside peers (needs nginx with Lua and wrk; about 15 minutes)"
 	@echo "make reference  write docs/reference/ from the code"
 	@echo "make lock    compile requirements/*.txt anew"
@@ -56,7 +57,11 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
+
+wheel: $(STAMP)
+	scripts/try-wheel
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
