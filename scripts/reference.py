@@ -1,4 +1,5 @@
-"""Writes docs/reference/ from the code: options, job file, columns, statuses, exit codes, presets, events.
+"""Writes docs/reference/ from the code: options, job file, columns, statuses, failure kinds, exit codes,
+presets, events.
 
 Run it with `make reference`; a test holds the committed pages to what it makes.
 """
@@ -17,7 +18,9 @@ import typer
 from rowmill import events
 from rowmill.cli import app
 from rowmill.core.rows.outputs.columns import AnswerColumn, OutputColumns
+from rowmill.engine.circuit_breaker import BREAKER_ATTEMPTS, BREAKER_ROWS, GONE_ROWS
 from rowmill.errors import ExitCode, StopReason, exit_code
+from rowmill.failure_kinds import TABLE, Blame, KindRules
 from rowmill.job.option_table import BY_NAME, OPTIONS, Option, command_options, parent
 from rowmill.providers.presets import load_presets
 from rowmill.records import GOOD, LaneFigures, Status
@@ -80,6 +83,14 @@ EXITS: Mapping[str, str] = {
     "4": "Stopped early. The same command goes on.",
     "130": "Interrupted by Ctrl-C. The same command goes on.",
     "143": "Terminated by SIGTERM. The same command goes on.",
+}
+
+USES_ATTEMPT: Mapping[Blame, str] = {
+    Blame.ROW: "yes",
+    Blame.SERVER: "yes, but in an outage",
+    Blame.ROW_OR_LANE: "once it is the row's own",
+    Blame.LANE: "no",
+    Blame.USER: "no",
 }
 
 SUMMARY: Sequence[tuple[str, str, str]] = (
@@ -268,6 +279,42 @@ def statuses_page() -> str:
     return page("Statuses", first, table(("status", "ended badly", "meaning"), rows))
 
 
+def failure_kinds_page() -> str:
+    """What each kind of failure means, and what follows."""
+    first = [
+        "What went wrong with one attempt: the run file keeps it with the attempt, and the summary counts retries by",
+        "it. The [status](statuses.md) is the one with which a row ends when nothing more is tried. A server that says",
+        "`x-should-retry` decides itself whether its refusal is retried. A failure that may be the row's or the",
+        "lane's is the row's own when others succeed while it goes on failing. What may be billed has an unknown cost.",
+    ]
+    head = ("kind", "meaning", "retried", "uses an attempt", "may be billed", "the row ends as", "the lane")
+    return page("Failure kinds", first, table(head, map(_kind_row, TABLE)))
+
+
+def _kind_row(rules: KindRules) -> tuple[str, ...]:
+    words = {True: "yes", False: "no"}
+    return (
+        code(rules.kind),
+        rules.meaning,
+        words[rules.is_retried],
+        USES_ATTEMPT[rules.blame],
+        words[rules.may_be_billed],
+        "pending" if rules.blame in (Blame.USER, Blame.LANE) else code(rules.ends_as),
+        _lane_then(rules),
+    )
+
+
+def _lane_then(rules: KindRules) -> str:
+    if rules.disables is not None:
+        when = "is disabled" if rules.blame is Blame.USER else f"is disabled when {GONE_ROWS} rows meet it"
+        return f"{when}: {code(rules.disables)}"
+    if rules.pauses:
+        return "pauses"
+    if rules.blame is Blame.SERVER:
+        return f"pauses when {BREAKER_ATTEMPTS} attempts of {BREAKER_ROWS} rows fail"
+    return f"pauses when {GONE_ROWS} rows meet it" if rules.blame is Blame.ROW_OR_LANE else "goes on"
+
+
 def exit_codes_page() -> str:
     """Exit codes, and why a run stops."""
     codes = meanings((str(int(code)) for code in ExitCode), EXITS)
@@ -344,6 +391,7 @@ def index_page() -> str:
             "- [Job file](job-file.md): every key, with type, range, default and an example",
             "- [Output columns](output-columns.md)",
             "- [Statuses](statuses.md)",
+            "- [Failure kinds](failure-kinds.md): what each means, and what follows",
             "- [Exit codes and stop reasons](exit-codes.md)",
             "- [Presets](presets.md): known providers",
             "- [Events and the --json object](events.md)",
@@ -360,6 +408,7 @@ def pages() -> dict[str, str]:
         "job-file.md": job_file_page(),
         "output-columns.md": output_columns_page(),
         "statuses.md": statuses_page(),
+        "failure-kinds.md": failure_kinds_page(),
         "exit-codes.md": exit_codes_page(),
         "presets.md": presets_page(),
         "events.md": events_page(),

@@ -88,28 +88,27 @@ class RowError(RowmillError):
 
 
 class FailureKind(StrEnum):
-    """What went wrong with one attempt or one row; what follows is decided in `steps` and the lane."""
+    """What went wrong with one attempt; the table in `failure_kinds` says what each means and what follows."""
 
-    THROTTLED = "throttled"  # 429 and its like: the lane waits, no attempt is used up
-    QUOTA = "quota"  # money or quota is gone: the lane is disabled
-    CREDENTIALS = "credentials"  # 401: the lane is disabled
-    FORBIDDEN = "forbidden"  # 403: credentials, or this row alone while others succeed
-    MODEL_MISSING = "model_missing"  # 404 that names the model: the lane is disabled
-    UNREACHABLE = "unreachable"  # refused, DNS, connect timeout: nothing was sent
-    RESET = "reset"  # the connection was lost after sending
-    TLS = "tls"  # the certificate is not trusted: stop at once
-    TIMEOUT = "timeout"  # the attempt's deadline passed; it may have been billed
-    SERVER = "server"  # 408 409 425 5xx: retried with back-off
-    EXCEPTION = "exception"  # the user's function raised: retried with back-off
-    UNREADABLE = "unreadable"  # empty, cut, HTML, bad encoding: retried with back-off
-    BAD_REQUEST = "bad_request"  # 400 413 422: this row fails, one request
-    CONTEXT_LENGTH = "context_length"  # the row is too long for the model
-    FILTERED = "filtered"  # the provider's content filter refused
-    REFUSED = "refused"  # the model declined
-    TRUNCATED = "truncated"  # the reply ended at the token limit
-    INVALID = "invalid"  # replied, but not a valid answer
-    INPUT = "input"  # the input line could not be read
-    TEMPLATE = "template"  # the prompt could not be rendered for this row
+    THROTTLED = "throttled"
+    QUOTA = "quota"
+    CREDENTIALS = "credentials"
+    FORBIDDEN = "forbidden"
+    MODEL_MISSING = "model_missing"
+    UNREACHABLE = "unreachable"
+    RESET = "reset"
+    TLS = "tls"
+    TIMEOUT = "timeout"
+    SERVER = "server"
+    EXCEPTION = "exception"
+    UNREADABLE = "unreadable"
+    BAD_REQUEST = "bad_request"
+    CONTEXT_LENGTH = "context_length"
+    FILTERED = "filtered"
+    REFUSED = "refused"
+    TRUNCATED = "truncated"
+    INVALID = "invalid"
+    TEMPLATE = "template"
 
 
 class StopReason(StrEnum):

@@ -9,11 +9,19 @@ when it was refused as a probe and the next probe was accepted; from then on its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rowmill.core.replies.steps import RowState
 from rowmill.errors import FailureKind, StopReason
+from rowmill.failure_kinds import (
+    DISABLES_AT_ONCE,
+    DISABLES_WHEN_SHARED,
+    LANE_FAULTS,
+    MAY_BE_ROWS,
+    PAUSES,
+    SERVER_FAULTS,
+)
 from rowmill.records import Failure
 
 BREAKER_ATTEMPTS = 20
@@ -23,13 +31,6 @@ FIRST_PROBE_S, LONGEST_PROBE_S = 0.25, 4.0
 FIRST_THROTTLE_S, LONGEST_THROTTLE_S = 1.0, 15.0
 
 THROTTLED = FailureKind.THROTTLED.value
-DISABLES_FOR: Mapping[FailureKind, StopReason] = {
-    FailureKind.QUOTA: StopReason.QUOTA,
-    FailureKind.CREDENTIALS: StopReason.CREDENTIALS,
-    FailureKind.MODEL_MISSING: StopReason.MODEL_MISSING,
-    FailureKind.TLS: StopReason.TLS,
-}
-SERVER_FAULTS = frozenset({FailureKind.SERVER, FailureKind.TIMEOUT, FailureKind.UNREADABLE})
 
 
 class Verdict(NamedTuple):
@@ -123,17 +124,12 @@ class CircuitBreaker:
     def failed(self, state: RowState, failure: Failure, now: float, *, alone: bool) -> Verdict:
         """Judges a failure.  `alone` says that no other row is left that could tell row and lane apart."""
         kind = failure.kind
-        if kind in DISABLES_FOR:
-            self.disable(DISABLES_FOR[kind], failure.message)
+        if kind in DISABLES_AT_ONCE:
+            self.disable(DISABLES_AT_ONCE[kind], failure.message)
             return Verdict(uses_attempt=False)
         if kind in SERVER_FAULTS:
             return self._server_fault(state, failure, now)
-        if kind not in (
-            FailureKind.THROTTLED,
-            FailureKind.RESET,
-            FailureKind.FORBIDDEN,
-            FailureKind.UNREACHABLE,
-        ):
+        if kind not in LANE_FAULTS:
             self.succeeded(state)
             return Verdict(uses_attempt=True)
         uses_attempt = self._is_the_rows_own(state, kind, alone)
@@ -157,7 +153,7 @@ class CircuitBreaker:
             self.disable(StopReason.OUTAGE, f"no success for {now - since:.0f} s (max_outage_s): {self._cause()}")
 
     def _is_the_rows_own(self, state: RowState, kind: FailureKind, alone: bool) -> bool:
-        if kind is FailureKind.UNREACHABLE:
+        if kind not in MAY_BE_ROWS:
             return False
         others_since = self.oks > state.oks_before and state.lane_failures > 0
         if kind is not FailureKind.THROTTLED:
@@ -168,17 +164,17 @@ class CircuitBreaker:
 
     def _lane_fault(self, state: RowState, failure: Failure, now: float, uses_attempt: bool) -> float | None:
         kind = failure.kind
-        if kind in (FailureKind.THROTTLED, FailureKind.UNREACHABLE):
+        if kind in PAUSES:
             return self._pause(state, failure, now)
         if uses_attempt:
             self._probe_over(state)
             return None
         self._failing_attempts += 1
         self._failing_rows.add(state.row.index)
-        if kind is FailureKind.FORBIDDEN:
+        if kind in DISABLES_WHEN_SHARED:
             self._probe_over(state)
             if len(self._failing_rows) >= GONE_ROWS or state.lane_failures >= GONE_ROWS:
-                self.disable(StopReason.CREDENTIALS, failure.message)
+                self.disable(DISABLES_WHEN_SHARED[kind], failure.message)
             return None
         if self.probing or len(self._failing_rows) >= GONE_ROWS:
             return self._pause(state, failure, now)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from rowmill.core.limits.concurrency import AdaptiveLimit
 from rowmill.core.replies.steps import RowState, change_lane, first_state
-from rowmill.engine.circuit_breaker import BREAKER_ROWS, SERVER_FAULTS, CircuitBreaker, Verdict
+from rowmill.engine.circuit_breaker import BREAKER_ROWS, CircuitBreaker, Verdict
 from rowmill.engine.failover import Failover
 from rowmill.engine.first_rows import ALIKE_ROWS, FirstRowsCheck
 from rowmill.engine.lane_config import LaneConfig
@@ -21,12 +21,12 @@ from rowmill.engine.retry_queue import RetryQueue
 from rowmill.engine.stats import LaneStats
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneDisabled, LanePaused, LaneResumed, LimitChanged
+from rowmill.failure_kinds import RENEWABLE, SERVER_FAULTS
 from rowmill.ports import Clock, Provider, RowFeed
 from rowmill.records import Failure, RawReply
 
 MOST_WAITING_ROWS = 1000
 OK = 200
-RENEWABLE = frozenset({FailureKind.CREDENTIALS, FailureKind.FORBIDDEN})
 TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer was set to
 
 

@@ -17,11 +17,11 @@ from rowmill.core.requests.prompts import TemplateFault
 from rowmill.engine.budget_gate import BudgetGate
 from rowmill.engine.lane import Lane
 from rowmill.errors import FailureKind
+from rowmill.failure_kinds import UNCOUNTED, UNREAD
 from rowmill.ports import AnswerReader, Clock, RequestBuilder, Store
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
 
 EXCERPT_BYTES = 2000
-UNREAD = "unread"
 BLOCKED = Failure(FailureKind.THROTTLED, "the lane was paused while the row waited for its rates")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -250,7 +250,7 @@ def _count(
 def _after_failure(lane: Lane, context: WorkerContext, state: RowState, failure: Failure) -> Wait | Move | Done:
     verdict = lane.judge(state, failure)
     kind = failure.kind
-    if kind not in (FailureKind.UNREACHABLE, FailureKind.THROTTLED):
+    if kind not in UNCOUNTED:
         state.requests += 1
     if verdict.uses_attempt:
         state.attempts += 1

@@ -6,13 +6,12 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rowmill.failure_kinds import MAY_BE_ROWS, READ_AGAIN, UNCOUNTED, UNREAD
 from rowmill.records import Fault, RawReply, Row, Spent
 from rowmill.store.packing import Packer
 
-LANE_KINDS = ("throttled", "reset", "forbidden")
-UNCOUNTED_KINDS = ("throttled", "unreachable")
 # Of a row that was cut off before its outcome was saved, or before the next endpoint of a cascade had answered.
-TO_READ_KINDS = (None, "unread", "invalid", "truncated", "refused", "filtered")
+TO_READ: frozenset[str | None] = READ_AGAIN | {None, UNREAD}
 RESEND, REREAD = 1, 2
 ATTEMPTS = """
 SELECT id >> 16, kind, lane, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd
@@ -74,13 +73,13 @@ def history_of(
         state = states.get(index)
         if state == 0:
             continue
-        if kind in LANE_KINDS:
+        if kind in MAY_BE_ROWS:
             lane_failures[index] = lane_failures.get(index, 0) + 1
         if state != RESEND:
-            spent[index] = _added(spent.get(index), kind not in UNCOUNTED_KINDS, *taken)
+            spent[index] = _added(spent.get(index), kind not in UNCOUNTED, *taken)
         if body is None or (status_code or 0) >= 300:
             continue
-        if state == REREAD or (state is None and kind in TO_READ_KINDS):
+        if state == REREAD or (state is None and kind in TO_READ):
             unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0), lane
     return unread, lane_failures, spent
 

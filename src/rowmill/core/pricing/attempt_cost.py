@@ -6,11 +6,8 @@ Must not know budgets, lanes or stores.
 from __future__ import annotations
 
 from rowmill.core.pricing.prices import Price
-from rowmill.errors import FailureKind
+from rowmill.failure_kinds import MAYBE_BILLED
 from rowmill.records import Failure, RawReply, Reply
-
-# Of these nothing tells whether the server did the work.
-MAYBE_BILLED = frozenset({FailureKind.TIMEOUT, FailureKind.RESET, FailureKind.UNREADABLE})
 
 
 def attempt_cost(

@@ -14,6 +14,7 @@ import msgspec
 from rowmill.core.limits.retry_after import asked_wait_s, retry_after_s
 from rowmill.core.shortening import shortened
 from rowmill.errors import FailureKind
+from rowmill.failure_kinds import ADVICE
 from rowmill.records import Failure
 
 EXCERPT_CHARS = 500
@@ -171,12 +172,7 @@ def _advice(kind: FailureKind, status: int, fault: _Fault) -> str:
         if fault.param == "max_tokens":
             return "; use --param max_completion_tokens=N instead of --max-tokens"
         return f"; leave out {fault.param}"
-    return {
-        FailureKind.QUOTA: "; add credit or raise the limit at the provider",
-        FailureKind.CREDENTIALS: "; check the key",
-        FailureKind.MODEL_MISSING: "; check the model's name",
-        FailureKind.CONTEXT_LENGTH: "; shorten this row's text or lower --max-tokens",
-    }.get(kind, "")
+    return ADVICE[kind]
 
 
 def _bad_request(status: int, message: str) -> Failure:

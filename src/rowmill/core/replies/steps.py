@@ -14,31 +14,8 @@ import msgspec
 from rowmill.core.limits.rate import Need, Reservation
 from rowmill.core.replies.answers import Fallback
 from rowmill.errors import FailureKind
+from rowmill.failure_kinds import ENDS_AS, RETRIED, WAITS_ALONE
 from rowmill.records import STATUS_OK, Answer, Failure, RawReply, Record, Request, Row, Status
-
-RETRIED = frozenset(
-    {
-        FailureKind.SERVER,
-        FailureKind.EXCEPTION,
-        FailureKind.TIMEOUT,
-        FailureKind.UNREADABLE,
-        FailureKind.RESET,
-        FailureKind.THROTTLED,
-        FailureKind.UNREACHABLE,
-        FailureKind.FORBIDDEN,
-    }
-)
-
-# These may come without a pause of the lane, so the row waits by itself.
-UNPAUSED = frozenset({FailureKind.RESET, FailureKind.FORBIDDEN, FailureKind.SERVER})
-
-ENDS_AS: Mapping[FailureKind, Status] = {
-    FailureKind.FILTERED: Status.FILTERED,
-    FailureKind.FORBIDDEN: Status.FILTERED,
-    FailureKind.REFUSED: Status.REFUSED,
-    FailureKind.TRUNCATED: Status.TRUNCATED,
-    FailureKind.INVALID: Status.INVALID,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +138,7 @@ def next_step(
         return Done(STATUS_OK, seen.values, None, seen.reasoning)
     assert isinstance(seen, Failure)
     if not uses_attempt:
-        return Wait(random() * rules.backoff_s if seen.kind in UNPAUSED else 0.0, seen)
+        return Wait(random() * rules.backoff_s if seen.kind in WAITS_ALONE else 0.0, seen)
     if seen.kind is FailureKind.INVALID:
         if state.repairs < rules.repair and state.busy_s < rules.row_timeout_s:
             return Wait(0.0, seen, repair=True)
@@ -208,7 +185,7 @@ def _unrepaired(state: RowState, failure: Failure) -> str:
 
 
 def _ended(failure: Failure, error: str, rules: RetryRules) -> Move | Done:
-    status = ENDS_AS.get(failure.kind, Status.FAILED)
+    status = ENDS_AS[failure.kind]
     if status in rules.cascade:
         return Move(failure)
     fallback = rules.fallback

@@ -7,19 +7,9 @@ from collections.abc import Callable
 from rowmill.core.measures.histogram import Histogram
 from rowmill.core.measures.tuning import Measured
 from rowmill.errors import FailureKind
+from rowmill.failure_kinds import FAILS_MEASUREMENT
 from rowmill.ports import Store
 from rowmill.records import Attempt, Outcome
-
-FAILING = frozenset(
-    {
-        FailureKind.SERVER,
-        FailureKind.TIMEOUT,
-        FailureKind.UNREADABLE,
-        FailureKind.UNREACHABLE,
-        FailureKind.RESET,
-        FailureKind.FORBIDDEN,
-    }
-)
 
 
 class Meter:
@@ -102,7 +92,7 @@ class Meter:
         self._output_tokens += attempt.output_tokens or 0
         if attempt.kind == FailureKind.THROTTLED:
             self._throttles += 1
-        elif attempt.kind in FAILING:
+        elif attempt.kind in FAILS_MEASUREMENT:
             self._failures += 1
         elif attempt.latency_s is not None:
             self._latencies.add(attempt.latency_s)

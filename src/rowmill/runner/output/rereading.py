@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from rowmill.core.replies.answers import read_answer
-from rowmill.core.replies.steps import ENDS_AS
+from rowmill.failure_kinds import ENDS_AS
 from rowmill.job import Job
 from rowmill.job.model import endpoint_names
 from rowmill.job.python_model import python_function
@@ -58,7 +58,7 @@ class Reread:
         if isinstance(seen, Answer):
             return outcome.replaced(status=Status.OK, answer=_encode(seen.values), error=None, reasoning=seen.reasoning)
         return outcome.replaced(
-            status=ENDS_AS.get(seen.kind, Status.FAILED),
+            status=ENDS_AS[seen.kind],
             answer=None if seen.values is None else _encode(seen.values),
             error=seen.message,
             reasoning=seen.reasoning,
