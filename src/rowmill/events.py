@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rowmill.errors import FailureKind
 from rowmill.records import Figures
 
 
@@ -55,20 +54,10 @@ class LimitChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptFailed:
-    """One attempt of one row failed."""
-
-    lane: str
-    index: int
-    kind: FailureKind
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Notice:
     """Something the user should read once, for example how many rows may have been paid for twice."""
 
     text: str
 
 
-Event = RunStarted | RunEnded | LanePaused | LaneResumed | LaneDisabled | LimitChanged | AttemptFailed | Notice
+Event = RunStarted | RunEnded | LanePaused | LaneResumed | LaneDisabled | LimitChanged | Notice
