@@ -11,7 +11,6 @@ from tests.figures import FIGURES, figures, lane, result
 
 from rowmill.errors import StopReason
 from rowmill.events import LaneDisabled, Notice, RunEnded, RunStarted
-from rowmill.observers import TABLE
 from rowmill.observers.progress import Progress
 from rowmill.observers.summary import summary_lines, summary_object
 from rowmill.observers.wording import duration, figure_lines, money, printable, progress_line, rate, share
@@ -230,11 +229,3 @@ def test_causes_latencies_and_accuracy_are_shown() -> None:
     assert "retries    3 timeout, 2 server" in lines
     assert "accuracy of sentiment: 92.5 %" in lines
     assert not [line for line in lines if line.startswith("throttles")]
-
-
-def test_every_name_in_the_table_leads_to_a_class() -> None:
-    from importlib import import_module
-
-    for target in TABLE.values():
-        module, name = target.split(":")
-        assert isinstance(getattr(import_module(module), name), type)

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from rowmill.errors import JobError
-from rowmill.providers import TABLE
 from rowmill.providers.presets import chat_url, load_presets, resolve
 
 
@@ -90,7 +89,7 @@ ALLOWED: Mapping[str, Collection[object]] = {
     "dialect": {"openai", "groq", "openrouter", "mistral", "anthropic", "none"},
     "counts": {"max_tokens", "used"},
     "key": {"required", "optional"},
-    "provider": set(TABLE),
+    "provider": {"openai", "anthropic", "http", "local"},
     "first_in_flight": set(range(1, 9)),
     "doubts_length": {True},
 }

@@ -25,7 +25,7 @@ class ResolvedEndpoint:
     a key; without `key_required` it need not.  `auth` is bearer or the name of the header that holds the key;
     `headers` are sent besides; `structured` is json_schema, json_object, tool or none; `dialect` names the
     rate-limit headers; `counts` says which tokens of the answer a token limit counts: max_tokens or used.
-    `provider` is a name in `providers.TABLE`.  `first_in_flight` is where `--in-flight auto` starts;
+    `provider` is openai, anthropic, http or local.  `first_in_flight` is where `--in-flight auto` starts;
     `doubts_length`: a finish reason "length" is believed only where the usage has reached `max_tokens`.
     """
 

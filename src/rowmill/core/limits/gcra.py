@@ -16,10 +16,9 @@ class Schedule:
     `stated_rate` comes from a stated or announced limit, `learned_rate` from refusals; the lower one holds.
     """
 
-    __slots__ = ("burst_s", "cap", "due_s", "learned_rate", "name", "rate", "stated_rate", "window_s")
+    __slots__ = ("burst_s", "cap", "due_s", "learned_rate", "rate", "stated_rate", "window_s")
 
-    def __init__(self, name: str, window_s: float, burst_s: float) -> None:
-        self.name = name
+    def __init__(self, window_s: float, burst_s: float) -> None:
         self.window_s = window_s
         self.burst_s = burst_s
         self.cap = math.inf

@@ -59,15 +59,6 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     bucket: int
 
 
-class Binding(NamedTuple):
-    """The limit nearest to being used up, as amounts in one window.  `learned`: nobody stated it."""
-
-    name: str
-    used: int
-    limit: float
-    learned: bool
-
-
 class RateLimiter:
     """One quota, shared by all who spend it; for one thread.
 
@@ -84,7 +75,7 @@ class RateLimiter:
         self._headroom = headroom
         self._window_s = window_s
         self._window = Window(len(QUANTITIES), window_s)
-        self._schedules = [Schedule(name, window_s, window_s / BUCKETS) for name in QUANTITIES]
+        self._schedules = [Schedule(window_s, window_s / BUCKETS) for _ in QUANTITIES]
         self._learned = [LearnedRate(window_s) for _ in range(LEARNED)]
         self._limiting: list[tuple[int, Schedule]] = []
         self.is_unlimited = True
@@ -169,20 +160,6 @@ class RateLimiter:
                 if now - start_s < self._window_s / 2:
                     accepted, start_s = self._window.since(place, short_s)
                 learned.measure(accepted, start_s, now)
-
-    def snapshot(self, now: float) -> Binding | None:
-        """The limit nearest to being used up, for the display; None where there is none."""
-        self._window.advance(now)
-        bindings = [
-            Binding(
-                schedule.name,
-                self._window.used[place],
-                schedule.rate * self._window_s,
-                schedule.learned_rate < schedule.stated_rate,
-            )
-            for place, schedule in self._limiting
-        ]
-        return max(bindings, key=lambda binding: binding.used / binding.limit, default=None)
 
     def _wait_s(self, need: Need, amounts: Sequence[int], now: float) -> float:
         """The longest wait.  Invariant: small needs do not overtake a large one for ever, it gets the next turn."""
