@@ -61,8 +61,8 @@ class Trial:
         )
         self.limiter = RateLimiter(stated)
         gate = RateGate(self.limiter, clock, stated=stated)
-        failover = self.run.failover
-        self.run.add(Lane(config, self.provider, feed, clock, self.run.notify, gate, failover), rules)
+        peers = self.run.failover.join(feed)
+        self.run.add(Lane(config, self.provider, clock, self.run.notify, gate, peers), rules)
         duration = self.settings.get("max_duration_s")
         rate = self.settings.get("max_failure_rate")
         limits = RunLimits(

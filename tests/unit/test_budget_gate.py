@@ -68,7 +68,7 @@ class Spending:
         run = Run([feed], self.store, clock, stats)
         config = LaneConfig("lane", "model", 64, price=PRICE, worst_usd=lambda request: WORST_TOKENS * 0.01)
         gate = RateGate(RateLimiter(), clock)
-        lane = Lane(config, self.provider, feed, clock, run.notify, gate, run.failover)
+        lane = Lane(config, self.provider, clock, run.notify, gate, run.failover.join(feed))
         run.add(lane, rules)
         return await run.execute(RunLimits(budget=self.budget))
 

@@ -72,12 +72,10 @@ class Lanes:
             lane = Lane(
                 config,
                 place.provider,
-                feed,
                 clock,
                 run.notify,
                 RateGate(RateLimiter(limits), clock, stated=limits),
-                run.failover,
-                has_partition=place.rows is not None,
+                run.failover.join(feed, has_partition=place.rows is not None),
             )
             prompt = compile_prompt([Message("user", "{{ text }}")])
             run.add(lane, RowRules(prompt, {}, schema, RetryRules(cascade=place.cascade)))

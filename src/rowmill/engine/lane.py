@@ -1,7 +1,7 @@
 """One endpoint and all that belongs to it: its slots, its breaker, its waiting rows.
 
-Workers pull steps from it.  Only in trouble does it hand rows to other lanes, which failover names.  It must not
-know how a row is rendered, read or saved.
+Workers pull steps from it.  It must not know how a row is rendered, read or saved, nor the run's other lanes: new
+rows, and rows that go to another lane, pass through `Peers`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections import deque
 from collections.abc import Callable
 
 from rowmill.core.limits.concurrency import AdaptiveLimit
-from rowmill.core.replies.steps import RowState, change_lane, first_state
+from rowmill.core.replies.steps import RowState
 from rowmill.engine.circuit_breaker import BREAKER_ROWS, CircuitBreaker, Verdict
-from rowmill.engine.failover import Failover
 from rowmill.engine.first_rows import ALIKE_ROWS, FirstRowsCheck
 from rowmill.engine.lane_config import LaneConfig
+from rowmill.engine.peers import Peers
 from rowmill.engine.rate_gate import RateGate
 from rowmill.engine.retry_queue import RetryQueue
 from rowmill.engine.stats import LaneStats
 from rowmill.errors import FailureKind, JobError, StopReason
 from rowmill.events import Event, LaneDisabled, LanePaused, LaneResumed, LimitChanged
 from rowmill.failure_kinds import RENEWABLE, SERVER_FAULTS
-from rowmill.ports import Clock, Provider, RowFeed
+from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
 
 MOST_WAITING_ROWS = 1000
@@ -31,28 +31,18 @@ TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer 
 
 
 class Lane:
-    """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once.
-
-    `feed` brings its rows: those assigned to it alone (`has_partition`), or those of all lanes that share a feed.
-    """
+    """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once."""
 
     def __init__(
         self,
         config: LaneConfig,
         provider: Provider,
-        feed: RowFeed,
         clock: Clock,
         notify: Callable[[Event], None],
         gate: RateGate,
-        failover: Failover | None = None,
-        *,
-        has_partition: bool = False,
+        peers: Peers,
     ) -> None:
-        self.failover = failover or Failover()
-        self.index = self.failover.add(self)
-        self.partition = self.index if has_partition else None
-        self.own_feed: tuple[RowFeed, int | None] = (feed, self.partition)
-        self.feeds = [self.own_feed]
+        self.peers = peers
         self.first_rows = FirstRowsCheck(has_succeeded=False)
         self.config = config
         self.provider = provider
@@ -94,7 +84,7 @@ class Lane:
             if state is not None:
                 return state
             if self._is_over():
-                self.failover.wake_all()
+                self.peers.wake_all()
                 return None
             await self._rest(now)
 
@@ -115,26 +105,10 @@ class Lane:
 
     def put_back(self, state: RowState, delay_s: float) -> None:
         """Lets a row wait for `delay_s` without holding a slot; in this lane, unless its trouble sends the row away."""
-        if not (self.breaker.in_trouble and self.failover.is_shared):
+        may_leave = self.breaker.in_trouble and self.peers.is_shared
+        # Once the lane is out for good, a row that nobody takes stays pending.
+        if not (may_leave and (self.peers.take_over(state) or self.breaker.disabled is not None)):
             self._wait(state, delay_s)
-            return
-        target = self.failover.target(self, state)
-        if target is not None:
-            self._hand_over(state, target)
-        elif self.breaker.disabled is None:
-            self._wait(state, delay_s)
-
-    def pass_on(self, state: RowState) -> None:
-        """Sends a row that this lane has had its say about on to the next one; there must be one."""
-        target = self.failover.next_after(self, state)
-        assert target is not None
-        state.passed |= {self.index}
-        state.assigned_lane = target.index
-        self._hand_over(state, target)
-
-    def has_next(self, state: RowState) -> bool:
-        """Whether there is a lane that a row may be passed on to."""
-        return self.failover.next_after(self, state) is not None
 
     def receive(self, state: RowState) -> None:
         """Takes a row from another lane; it is due at once."""
@@ -150,10 +124,6 @@ class Lane:
         for due_s, _, state in self._retry_queue.drain():
             self.put_back(state, due_s - self._clock.now())
 
-    def _hand_over(self, state: RowState, target: Lane) -> None:
-        change_lane(state, self.index, target.index)
-        target.receive(state)
-
     def _wait(self, state: RowState, delay_s: float) -> None:
         self._retry_queue.add(state, self._clock.now() + delay_s)
 
@@ -164,7 +134,7 @@ class Lane:
     async def may_send(self, state: RowState) -> bool:
         """Waits for the lane's rates; false where the lane meanwhile must not send: the step goes back."""
         has_room = await self.gate.reserve(state, self._is_open)
-        if self.failover.is_shared:
+        if self.peers.is_shared:
             self.wake()
         return has_room
 
@@ -201,7 +171,7 @@ class Lane:
         if failure.kind in RENEWABLE and self._renewed():
             self.breaker.abandoned(state)
             return Verdict(uses_attempt=False)
-        verdict = self.breaker.failed(state, failure, self._clock.now(), alone=self.failover.is_last_row())
+        verdict = self.breaker.failed(state, failure, self._clock.now(), alone=self.peers.is_last_row())
         self.stats.failed(failure.kind)
         self.breaker.check_outage(self._clock.now())
         if self.breaker.disabled is not None:
@@ -211,7 +181,7 @@ class Lane:
             self.gate.disturb()
             why = self.breaker.words(self._clock.now()) or failure.message
             self._notify(LanePaused(self.config.name, verdict.pause_s, why))
-            self.failover.troubled(self)
+            self.peers.troubled()
         elif was_probing and not self.breaker.probing:
             self._resumed()
         return verdict
@@ -271,7 +241,7 @@ class Lane:
         """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
         if failure.kind not in SERVER_FAULTS or self.breaker.may_end(state):
             return False
-        return not self._exhausted() or len(self._retry_queue.entries) + self.in_flight >= BREAKER_ROWS
+        return not self.peers.is_exhausted() or len(self._retry_queue.entries) + self.in_flight >= BREAKER_ROWS
 
     def stop(self) -> None:
         """Admits nothing any more; what is in flight goes on."""
@@ -296,7 +266,7 @@ class Lane:
         """Invariant: whoever gets a row here counts as in flight until `release`."""
         if self._stopping or self.in_flight >= self.limit or not self.breaker.may_send(now):
             return None
-        if self.failover.is_shared and self.gate.is_waited_for:
+        if self.peers.is_shared and self.gate.is_waited_for:
             return None  # whoever waits at the gate holds a row that another lane could send
         if self._retry_queue.entries:
             state = self._retry_queue.take_due(now)
@@ -308,47 +278,27 @@ class Lane:
             held_rows = self.first_rows.held_rows
             if held_rows and held_rows + self.in_flight >= max(self.limit, ALIKE_ROWS):
                 return None
-        state = self._next_row()
-        return self.failover.probe_for(self) if state is None and self.breaker.probing else state
+        state = self.peers.next_row()
+        return self.peers.probe() if state is None and self.breaker.probing else state
 
     def _better_probe(self, state: RowState, now: float) -> RowState:
         """Another row, where this one had better not be the probe and there is one."""
         if not self.breaker.avoids(state):
             return state
-        other = self._retry_queue.take_due(now) or self._next_row()
+        other = self._retry_queue.take_due(now) or self.peers.next_row()
         if other is None:
             return state
         self._wait(state, 0.0)
         return other
 
-    def _next_row(self) -> RowState | None:
-        """A new row, from the lane's own feed before one that it has taken over."""
-        for feed, partition in self.feeds:
-            while (row := feed.take()) is not None:
-                state = first_state(row, partition)
-                if row.unread is None or not self._belongs_elsewhere(state):
-                    return state
-        return None
-
-    def _belongs_elsewhere(self, state: RowState) -> bool:
-        """A stored reply is read by the lane that it came from."""
-        owner = self.failover.named(state.row.unread_from)
-        if owner is None or owner is self:
-            return False
-        owner.receive(state)
-        return True
-
-    def _exhausted(self) -> bool:
-        return all(feed.exhausted for feed, _ in self.feeds)
-
     def _is_over(self) -> bool:
-        return self._stopping or self.breaker.disabled is not None or self.failover.is_over()
+        return self._stopping or self.breaker.disabled is not None or self.peers.is_over()
 
     def _disabled(self) -> None:
         self._notify(LaneDisabled(self.config.name, self.breaker.disabled_why))
         self.gate.disturb()
-        self.failover.troubled(self)
-        self.failover.wake_all()
+        self.peers.troubled()
+        self.peers.wake_all()
 
     async def _rest(self, now: float) -> None:
         """Sleeps until something changes that may let a step go, or until a waiting row is due.
@@ -381,7 +331,7 @@ class Lane:
 
     def _resumed(self) -> None:
         self._notify(LaneResumed(self.config.name))
-        self.failover.well_again()
+        self.peers.well_again()
         self.wake()
 
     def wake_all(self) -> None:

@@ -77,7 +77,8 @@ class Run:
         return self.failover.lanes
 
     def add(self, lane: Lane, rules: RowRules) -> None:
-        """Takes on a lane, which was made with this run's failover, and what holds for rows there; before `execute`."""
+        """Takes on a lane, made with what `failover.join` gave, and what holds for its rows; before `execute`."""
+        self.failover.add(lane)
         lane.first_rows = FirstRowsCheck(has_succeeded=self._stats.counts[Status.OK] > 0)
         self._contexts[lane] = WorkerContext(
             rules, self._store, self._clock, self._budget_gate, partial(self._finished, lane)

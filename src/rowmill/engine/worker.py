@@ -73,7 +73,7 @@ async def work(lane: Lane, context: WorkerContext) -> None:
             elif type(decision) is Wait:
                 lane.put_back(state, decision.delay_s)
             elif type(decision) is Move:
-                lane.pass_on(state)
+                lane.peers.pass_on(state)
         finally:
             lane.release()
 
@@ -140,7 +140,7 @@ def _read_stored(lane: Lane, context: WorkerContext, state: RowState, raw: RawRe
 def _rules_now(lane: Lane, context: WorkerContext, state: RowState) -> RetryRules:
     """The lane's rules; without the cascade where there is nobody to go on to."""
     rules = context.rules.retry
-    return replace(rules, cascade=frozenset()) if rules.cascade and not lane.has_next(state) else rules
+    return replace(rules, cascade=frozenset()) if rules.cascade and not lane.peers.has_next(state) else rules
 
 
 def _or_repair(

@@ -227,7 +227,8 @@ class Calls:
         config = LaneConfig(target.name, target.name, most, most, job.timeout_s, job.max_outage_s, pin=is_routed)
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
-        return Lane(config, provider, feed, clock, run.notify, gate, run.failover, has_partition=is_routed)
+        peers = run.failover.join(feed, has_partition=is_routed)
+        return Lane(config, provider, clock, run.notify, gate, peers)
 
     def _keep(self, index: int, value: Any) -> bytes:
         self._values[index] = value

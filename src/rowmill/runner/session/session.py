@@ -136,12 +136,10 @@ class Session:
             lane = Lane(
                 config,
                 providers[number],
-                feeds[partition],
                 clock,
                 run.notify,
                 rate_gates[number],
-                run.failover,
-                has_partition=partition is not None,
+                run.failover.join(feeds[partition], has_partition=partition is not None),
             )
             run.add(lane, self._row_rules(number))
         budget = self._budget(run)
