@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rowmill.core.replies.steps import RowState
+from rowmill.core.replies.steps import RowState, trouble_of
 from rowmill.errors import FailureKind, StopReason
 from rowmill.failure_kinds import (
     DISABLES_AT_ONCE,
@@ -90,16 +90,18 @@ class CircuitBreaker:
 
     def avoids(self, state: RowState) -> bool:
         """Whether another row, if there is one, makes the better probe: this one was refused as the last."""
-        return self.probing and (self._refused_probe is state or state.suspect)
+        return self.probing and (self._refused_probe is state or _is_suspect(state))
 
     def sent(self, state: RowState) -> None:
         """Numbers a send; the first one after a pause is the probe."""
         if self.probing and self._waits == 1:
             self._overtaken_below = self._last_ok_number
-        if state.lane_failures and 0 < state.send_number < self._overtaken_below:
-            state.suspect = True
-        if state.send_number == 0 and state.lane_failures == 0:
-            state.oks_at_start = self.oks
+        trouble = state.trouble
+        if trouble is None or not trouble.lane_failures:
+            if state.send_number == 0:
+                state.oks_at_start = self.oks
+        elif 0 < state.send_number < self._overtaken_below:
+            trouble.is_suspect = True
         self._sends += 1
         state.send_number = self._sends
         if self.probing:
@@ -133,8 +135,9 @@ class CircuitBreaker:
             self.succeeded(state)
             return Verdict(uses_attempt=True)
         uses_attempt = self._is_the_rows_own(state, kind, alone)
-        state.lane_failures += 1
-        state.oks_before = self.oks
+        trouble = trouble_of(state)
+        trouble.lane_failures += 1
+        trouble.oks_before = self.oks
         return Verdict(uses_attempt, self._lane_fault(state, failure, now, uses_attempt))
 
     def may_end(self, state: RowState) -> bool:
@@ -155,11 +158,12 @@ class CircuitBreaker:
     def _is_the_rows_own(self, state: RowState, kind: FailureKind, alone: bool) -> bool:
         if kind not in MAY_BE_ROWS:
             return False
-        others_since = self.oks > state.oks_before and state.lane_failures > 0
+        trouble = trouble_of(state)
+        others_since = self.oks > trouble.oks_before and trouble.lane_failures > 0
         if kind is not FailureKind.THROTTLED:
             return others_since or (alone and (kind is FailureKind.RESET or self.oks > 0))
-        guilty = self._last_ok_number > state.send_number or (state.suspect and (others_since or alone))
-        state.suspect = state.suspect or guilty
+        guilty = self._last_ok_number > state.send_number or (trouble.is_suspect and (others_since or alone))
+        trouble.is_suspect = trouble.is_suspect or guilty
         return guilty
 
     def _lane_fault(self, state: RowState, failure: Failure, now: float, uses_attempt: bool) -> float | None:
@@ -173,7 +177,7 @@ class CircuitBreaker:
         self._failing_rows.add(state.row.index)
         if kind in DISABLES_WHEN_SHARED:
             self._probe_over(state)
-            if len(self._failing_rows) >= GONE_ROWS or state.lane_failures >= GONE_ROWS:
+            if len(self._failing_rows) >= GONE_ROWS or trouble_of(state).lane_failures >= GONE_ROWS:
                 self.disable(DISABLES_WHEN_SHARED[kind], failure.message)
             return None
         if self.probing or len(self._failing_rows) >= GONE_ROWS:
@@ -234,9 +238,13 @@ class CircuitBreaker:
     def _open(self, state: RowState) -> None:
         if self._probe is state and self._refused_probe not in (None, state) and self.throttled:
             assert self._refused_probe is not None
-            self._refused_probe.suspect = True
+            trouble_of(self._refused_probe).is_suspect = True
         self._probe = self._refused_probe = None
         self.probing = self.throttled = False
         self.why = None
         self._waits = 0
         self._trouble_since_s = None
+
+
+def _is_suspect(state: RowState) -> bool:
+    return state.trouble is not None and state.trouble.is_suspect

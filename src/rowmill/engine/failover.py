@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from rowmill.core.replies.steps import RowState, change_lane, first_state
+from rowmill.core.replies.steps import RowState, change_lane, first_state, has_passed, journey_of
 from rowmill.engine.lane import Lane
 from rowmill.ports import RowFeed
 
@@ -114,13 +114,13 @@ class Failover:
     def next_after(self, index: int, state: RowState) -> int | None:
         """Which lane is asked next in a cascade."""
         later = range(index + 1, len(self.lanes))
-        return next((one for one in later if self._runs(one) and one not in state.passed), None)
+        return next((one for one in later if self._runs(one) and not has_passed(state, one)), None)
 
     def pass_on(self, index: int, state: RowState) -> None:
         """Sends a row on to the next lane of its cascade; there must be one."""
         target = self.next_after(index, state)
         assert target is not None
-        state.passed |= {index}
+        journey_of(state).passed |= {index}
         state.assigned_lane = target
         self._hand_over(index, state, target)
 
@@ -204,7 +204,7 @@ class Failover:
         """Who else may take the row, the best first: those it is meant for, and from a broken lane then all others."""
         meant = [one for one in self._indices if self._is_meant(one, state)]
         rest = [one for one in self._indices if one not in meant] if self.lanes[index].breaker.is_broken else []
-        return (one for one in (*meant, *rest) if one != index and one not in state.passed)
+        return (one for one in (*meant, *rest) if one != index and not has_passed(state, one))
 
     def _may_take(self, target: int, index: int, state: RowState) -> bool:
         return target in self._candidates(index, state)

@@ -35,44 +35,68 @@ class RetryRules:
     cascade: frozenset[Status] = frozenset()
 
 
+class Trouble(msgspec.Struct, eq=False, gc=False):
+    """What a row has met at its endpoint that may be the endpoint's fault or its own; the breaker's.
+
+    `lane_failures` counts such sends, `oks_before` is the lane's successes at the last of them; `is_suspect` says that
+    the row itself was the trouble once.
+    """
+
+    lane_failures: int = 0
+    oks_before: int = 0
+    is_suspect: bool = False
+
+
+class Journey(msgspec.Struct, eq=False, gc=False):
+    """Where a row has been, by the lanes' indices; failover's.
+
+    `passed` are the lanes that a cascade has left behind; `attempts_at` is what the row used up where it is not now.
+    """
+
+    passed: frozenset[int] = frozenset()
+    attempts_at: dict[int, int] = {}
+
+
 class RowState(msgspec.Struct, eq=False, gc=False):
-    """One row on its way: what has been asked, sent and used up so far.
+    """One row on its way, its fields by their owners.
 
-    `attempts` counts requests that used up an attempt, `requests` those that the output shows (sent, not
-    throttled), `cost_usd` what they have cost, None once that of one is unknown; `reserved_usd` is what the budget
-    holds back for the send at hand.  `busy_s` is the row's own clock: its attempts and its own back-off, not the
-    lane's waits.  `send_number` numbers the lane's sends; `sent_at` is Unix time, `sent_at_s` the loop's.
-    `lane_failures` counts sends that ended in what looked like the lane's trouble, `oks_before` the lane's
-    successes at the last of them, `oks_at_start` at its first send; `suspect` says that the row itself was the
-    trouble once.  `repairs` counts the repairs asked for: each used one of `attempts` and gives it back.
-    `held` is what the next send has reserved of the quota, by `need`.  `is_new`: nothing was ever sent for the row.
-
-    With several endpoints, by their index in the job: `assigned_lane` is the one the row is meant for (None: whoever is
-    free), `passed` those that have had their say, `attempts_at` what it used up where it is not now.
+    There is one a row: what most rows never need is in records of its own, None until then (`Journey`, `Trouble`).
     """
 
     row: Row
+
+    # Failover: the lane that the row is meant for, by its index (None: whoever is free).
     assigned_lane: int | None = None
-    passed: frozenset[int] = frozenset()
-    attempts_at: dict[int, int] | None = None
+    journey: Journey | None = None
+
+    # Worker: the request to send; `unread`: a stored reply to read first.  `is_new`: nothing was ever sent for the row.
     request: Request | None = None
     unread: RawReply | None = None
-    attempts: int = 0
-    reserved_usd: float = 0.0
-    requests: int = 0
-    repairs: int = 0
-    lane_failures: int = 0
-    oks_before: int = 0
-    oks_at_start: int = 0
-    suspect: bool = False
     is_new: bool = True
-    busy_s: float = 0.0
+
+    # Lane and breaker: the send at hand.  `send_number` counts the lane's sends, `oks_at_start` is its successes at the
+    # row's first; `sent_at` is Unix time, `sent_at_s` the loop's.
     send_number: int = 0
+    oks_at_start: int = 0
     sent_at_s: float = 0.0
     sent_at: float = 0.0
+    trouble: Trouble | None = None
+
+    # Rate gate and budget gate: what the send at hand needs and holds (`held` by `need`; `reserved_usd`: at worst).
     request_bytes: int = 0
     need: Need | None = None
     held: Reservation | None = None
+    reserved_usd: float = 0.0
+
+    # `next_step`: requests that used up an attempt; repairs asked for (each used an attempt and gives it back); the
+    # row's own clock: its attempts and its own back-off, not the lane's waits.
+    attempts: int = 0
+    repairs: int = 0
+    busy_s: float = 0.0
+
+    # The outcome: requests that were sent and not throttled, and what they brought.  `cost_usd` is None once the cost
+    # of one is unknown.
+    requests: int = 0
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = 0.0
@@ -86,8 +110,7 @@ def first_state(row: Row, assigned_lane: int | None = None) -> RowState:
     if row.unread is not None:
         state.unread = row.unread
     if row.lane_failures:
-        state.lane_failures = row.lane_failures
-        state.suspect = True
+        state.trouble = Trouble(row.lane_failures, is_suspect=True)
     if row.spent is not None:
         state.is_new = False
         state.requests = row.spent.requests
@@ -156,15 +179,32 @@ def next_step(
     return Wait(delay_s, seen)
 
 
+def trouble_of(state: RowState) -> Trouble:
+    """The row's record of trouble, begun if there is none."""
+    if state.trouble is None:
+        state.trouble = Trouble()
+    return state.trouble
+
+
+def journey_of(state: RowState) -> Journey:
+    """The row's record of where it has been, begun if there is none."""
+    if state.journey is None:
+        state.journey = Journey()
+    return state.journey
+
+
+def has_passed(state: RowState, lane: int) -> bool:
+    """Whether a cascade has left the lane behind."""
+    return state.journey is not None and lane in state.journey.passed
+
+
 def change_lane(state: RowState, old: int, new: int) -> None:
     """Makes a row begin at another endpoint: what it used up and what it looked like are counted at each apart."""
-    elsewhere = state.attempts_at or {}
+    elsewhere = journey_of(state).attempts_at
     elsewhere[old] = state.attempts - state.repairs
-    state.attempts_at = elsewhere
     state.attempts = elsewhere.get(new, 0)
-    state.repairs = 0
-    state.lane_failures = state.oks_before = state.oks_at_start = state.send_number = 0
-    state.suspect = False
+    state.repairs = state.oks_at_start = state.send_number = 0
+    state.trouble = None
     state.request = None
     state.need = None
 
