@@ -1,6 +1,6 @@
 """The money of a run: every send asks here first, and waits while what is in flight may still give some back.
 
-It must not know prices, requests or lanes; the arithmetic is `limits.spend`.
+It must not know prices, requests or lanes; the arithmetic is `core.pricing.budget`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Whether a lane may send: open, paused, probing or disabled, and whose fault a failure is.
+"""Whether a lane may send, and whose fault a failure is: the lane's, or the row's own.
 
 Pure state and arithmetic: time and randomness are passed in.  It must not know of coroutines.
 
-A lane's trouble (throttled, server gone) pauses the whole lane; after the pause one request at a time probes it,
-and a success opens it.  A row is itself the trouble when requests sent after it were accepted while it was not, or
+The breaker is *closed* while the lane sends as it would.  A lane's trouble (throttled, server gone) has it *back off*:
+nobody sends until the pause is over.  Then it is *half-open*: one request at a time is sent, as a probe.  A success
+closes it; a refusal backs off again, for longer.  *Disabled* is final for the session.
+
+A row is itself the trouble when requests sent after it were accepted while it was not, or
 when it was refused as a probe and the next probe was accepted; from then on its failures use up its attempts.
 """
 
@@ -41,7 +44,11 @@ class Verdict(NamedTuple):
 
 
 class CircuitBreaker:
-    """One lane's state.  `until_s` is on the clock that `now` comes from; `disabled` is final for the session."""
+    """One lane's breaker: closed, backing off, half-open or disabled.
+
+    It backs off until `until_s`, on the clock that `now` comes from; `disabled` says why, where it is.  `probing` holds
+    from the beginning of a pause until the breaker closes: half-open is `probing` once `until_s` has passed.
+    """
 
     def __init__(self, max_outage_s: float, random: Callable[[], float]) -> None:
         self.until_s = 0.0
@@ -66,7 +73,7 @@ class CircuitBreaker:
 
     @property
     def in_trouble(self) -> bool:
-        """Whether the lane is paused, probing or disabled."""
+        """Whether the breaker is not closed: backing off, half-open or disabled."""
         return self.why is not None or self.disabled is not None
 
     @property
@@ -116,7 +123,7 @@ class CircuitBreaker:
             self._failing_rows.clear()
             self._failing_attempts = 0
         if self._trouble_since_s is not None and state.send_number > self._episode_sends:
-            self._open(state)
+            self._close(state)
 
     def abandoned(self, state: RowState) -> None:
         """A send ended without telling anything, being cancelled."""
@@ -235,7 +242,8 @@ class CircuitBreaker:
         if self._probe is state:
             self._probe = None
 
-    def _open(self, state: RowState) -> None:
+    def _close(self, state: RowState) -> None:
+        """The lane works again; a refused probe was itself the trouble if the next probe is what closes the breaker."""
         if self._probe is state and self._refused_probe not in (None, state) and self.throttled:
             assert self._refused_probe is not None
             trouble_of(self._refused_probe).is_suspect = True

@@ -1,6 +1,6 @@
 """What a rendered request waits for before it is sent: its quota's rates, in order of arrival.
 
-The arithmetic is `limits.rate`'s; here is the waiting.  It must not know of breakers, slots or retries.
+The arithmetic is `core.limits.rate`'s; here is the waiting.  It must not know of breakers, slots or retries.
 """
 
 from __future__ import annotations

@@ -81,7 +81,11 @@ class Run:
         self.failover.add(lane)
         lane.first_rows = FirstRowsCheck(has_succeeded=self._stats.counts[Status.OK] > 0)
         self._contexts[lane] = WorkerContext(
-            rules, self._store, self._clock, self._budget_gate, partial(self._finished, lane)
+            rules=rules,
+            store=self._store,
+            clock=self._clock,
+            budget_gate=self._budget_gate,
+            finished=partial(self._finished, lane),
         )
 
     def notify(self, event: Event) -> None:
@@ -251,4 +255,12 @@ class Run:
 
 def _view(lane: Lane) -> LaneView:
     adapts = lane.config.in_flight is None
-    return LaneView(lane.config.name, lane.sending, lane.limit, adapts, lane.waiting, lane.why(), lane.stats)
+    return LaneView(
+        name=lane.config.name,
+        in_flight=lane.sending,
+        limit=lane.limit,
+        adapts=adapts,
+        waiting=lane.waiting,
+        why=lane.why(),
+        stats=lane.stats,
+    )

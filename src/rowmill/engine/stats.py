@@ -18,21 +18,21 @@ class Tick(NamedTuple):
     """A lane's counters at one second."""
 
     at_s: float
-    requests: int
-    succeeded: int
-    failures: int
-    input_tokens: int
-    output_tokens: int
+    requests: int = 0
+    succeeded: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class LaneRates(NamedTuple):
     """A lane's counts a second."""
 
-    requests: float
-    succeeded: float
-    failures: float
-    input_tokens: float
-    output_tokens: float
+    requests: float = 0.0
+    succeeded: float = 0.0
+    failures: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
 
 
 class LaneStats:
@@ -76,16 +76,23 @@ class LaneStats:
         """Over the window, or over the whole session of `elapsed_s` where it has ended."""
         ticks = self.ticks
         if elapsed_s is not None:
-            first, last = Tick(0.0, 0, 0, 0, 0, 0), self._counts(elapsed_s)
+            first, last = Tick(0.0), self._counts(elapsed_s)
         elif len(ticks) >= 2:
             first, last = ticks[0], ticks[-1]
         else:
-            return LaneRates(0.0, 0.0, 0.0, 0.0, 0.0)
+            return LaneRates()
         seconds = max(last.at_s - first.at_s, 1e-9)
         return LaneRates(*((after - before) / seconds for before, after in zip(first[1:], last[1:], strict=True)))
 
     def _counts(self, at_s: float) -> Tick:
-        return Tick(at_s, self.requests, self.succeeded, self.failures, self.input_tokens, self.output_tokens)
+        return Tick(
+            at_s=at_s,
+            requests=self.requests,
+            succeeded=self.succeeded,
+            failures=self.failures,
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+        )
 
 
 class LaneView(NamedTuple):

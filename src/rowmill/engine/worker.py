@@ -281,19 +281,19 @@ def _attempt(
         body = raw.body if reply is not None or not is_read or status < 300 else raw.body[:EXCERPT_BYTES]
     usage = reply.usage if reply is not None else NO_USAGE
     return Attempt(
-        state.row.index,
-        lane.config.name,
-        state.sent_at,
-        raw.latency_s,
-        failure.kind.value if failure is not None else None if is_read else UNREAD,
-        status,
-        body,
-        failure.message if failure is not None else None,
-        reply.request_id if reply is not None else _request_id(raw),
-        usage.input_tokens,
-        usage.output_tokens,
-        cost_usd,
-        state.is_new,
+        index=state.row.index,
+        endpoint=lane.config.name,
+        sent_at=state.sent_at,
+        latency_s=raw.latency_s,
+        kind=failure.kind.value if failure is not None else None if is_read else UNREAD,
+        status_code=status,
+        body=body,
+        error=failure.message if failure is not None else None,
+        request_id=reply.request_id if reply is not None else _request_id(raw),
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=cost_usd,
+        is_first=state.is_new,
     )
 
 
@@ -305,18 +305,18 @@ def _request_id(raw: RawReply | Failure) -> str | None:
 def _outcome(lane: Lane, state: RowState, done: Done) -> Outcome:
     was_sent = state.requests > 0
     return Outcome(
-        state.row.index,
-        done.status,
-        None if done.answer is None else _encode(done.answer),
-        done.error,
-        lane.config.name if was_sent else None,
-        _model(lane, state) if was_sent else None,
-        state.requests,
-        None if state.latency_s is None else int(state.latency_s * 1e4 + 0.5) / 1e4,
-        state.input_tokens,
-        state.output_tokens,
-        round(state.cost_usd, 12) if was_sent and state.cost_usd is not None else None,
-        done.reasoning,
+        index=state.row.index,
+        status=done.status,
+        answer=None if done.answer is None else _encode(done.answer),
+        error=done.error,
+        endpoint=lane.config.name if was_sent else None,
+        model=_model(lane, state) if was_sent else None,
+        attempts=state.requests,
+        latency_s=None if state.latency_s is None else int(state.latency_s * 1e4 + 0.5) / 1e4,
+        input_tokens=state.input_tokens,
+        output_tokens=state.output_tokens,
+        cost_usd=round(state.cost_usd, 12) if was_sent and state.cost_usd is not None else None,
+        reasoning=done.reasoning,
     )
 
 

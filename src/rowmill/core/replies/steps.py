@@ -20,7 +20,7 @@ from rowmill.records import STATUS_OK, Answer, Failure, RawReply, Record, Reques
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """How often and for how long a row is tried; see CONTRACT for defaults.  Seconds; `attempts` >= 1.
+    """How often and for how long a row is tried.  Times are in seconds; `attempts` >= 1.
 
     `repair` is how often an invalid answer is asked for again; `fallback` what stands in when a row ends badly;
     rows that would end with a status in `cascade` go on to the next endpoint instead.
@@ -122,7 +122,7 @@ def first_state(row: Row, assigned_lane: int | None = None) -> RowState:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Try again once `delay_s` have passed and the lane is open; the row holds no slot meanwhile.
+    """Try again once `delay_s` have passed and the lane may send; the row holds no slot meanwhile.
 
     `repair` asks for `answers.repair_messages` instead of the same request, and for one more in `state.repairs`.
     """
@@ -234,4 +234,4 @@ def _ended(failure: Failure, error: str, rules: RetryRules) -> Move | Done:
     refusal = None
     if failure.kind is FailureKind.BAD_REQUEST:
         refusal = f"{failure.status_code} {failure.code} {failure.param}"
-    return Done(status, failure.values, error, failure.reasoning, refusal)
+    return Done(status, failure.values, error, reasoning=failure.reasoning, refusal=refusal)
