@@ -6,14 +6,13 @@ rows, and rows that go to another lane, pass through `Peers`.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 
 from rowmill.core.limits.concurrency import AdaptiveLimit
 from rowmill.core.replies.steps import RowState
 from rowmill.engine.circuit_breaker import BREAKER_ROWS, CircuitBreaker, Verdict
 from rowmill.engine.first_rows import ALIKE_ROWS, FirstRowsCheck
+from rowmill.engine.idle_workers import IdleWorkers
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.peers import Peers
 from rowmill.engine.rate_gate import RateGate
@@ -27,7 +26,6 @@ from rowmill.records import Failure, RawReply
 
 MOST_WAITING_ROWS = 1000
 OK = 200
-TIMER_TICK_S = 0.001  # the loop's clock may stand a little before what a timer was set to
 
 
 class Lane:
@@ -61,9 +59,8 @@ class Lane:
         self._clock = clock
         self._notify = notify
         self._retry_queue = RetryQueue()
-        self._idle: deque[asyncio.Future[None]] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = 0.0
+        self._idle = IdleWorkers(self._ring)
+        self._sleepers = self._idle.waiters  # looked at for every row
         self._stopping = False
         self._has_renewed = False
 
@@ -86,21 +83,21 @@ class Lane:
             if self._is_over():
                 self.peers.wake_all()
                 return None
-            await self._rest(now)
+            await self._idle.rest(now, self._due_at())
 
     def take_now(self, now: float) -> RowState | None:
         """The same where there is one at once, else None."""
         state = self._admit(now)
         if state is not None:
             self.in_flight += 1
-            if self._idle:
+            if self._sleepers:
                 self.wake()
         return state
 
     def release(self) -> None:
         """Gives the slot back."""
         self.in_flight -= 1
-        if self._idle:
+        if self._sleepers:
             self.wake()
 
     def put_back(self, state: RowState, delay_s: float) -> None:
@@ -256,11 +253,7 @@ class Lane:
 
     def wake(self) -> None:
         """Lets one idle worker look again; it passes the word on while there is more to do."""
-        while self._idle:
-            waiter = self._idle.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+        self._idle.wake()
 
     def _admit(self, now: float) -> RowState | None:
         """Invariant: whoever gets a row here counts as in flight until `release`."""
@@ -300,29 +293,12 @@ class Lane:
         self.peers.troubled()
         self.peers.wake_all()
 
-    async def _rest(self, now: float) -> None:
-        """Sleeps until something changes that may let a step go, or until a waiting row is due.
-
-        Invariant: `now` is when nothing could be admitted, so that nothing falls due unseen in between.
-        """
-        due = self._due_at()
-        if due is not None and due > now and (self._timer is None or due < self._rings_at):
-            if self._timer is not None:
-                self._timer.cancel()
-            loop = asyncio.get_running_loop()
-            self._rings_at = due
-            self._timer = loop.call_later(max(due - now, TIMER_TICK_S), self._ring)
-        waiter = asyncio.get_running_loop().create_future()
-        self._idle.append(waiter)
-        await waiter
-
     def _due_at(self) -> float | None:
         """When time alone lets a step go: the end of the pause, or the first waiting row's turn."""
         first_s = self._retry_queue.first_due_s
         return self.breaker.until_s if first_s is None else max(self.breaker.until_s, first_s)
 
     def _ring(self) -> None:
-        self._timer = None
         was_disabled = self.breaker.disabled is not None
         self.breaker.check_outage(self._clock.now())
         if self.breaker.disabled is not None and not was_disabled:
@@ -336,5 +312,4 @@ class Lane:
 
     def wake_all(self) -> None:
         """Lets every idle worker look again."""
-        while self._idle:
-            self.wake()
+        self._idle.wake_all()

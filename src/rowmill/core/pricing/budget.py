@@ -32,7 +32,7 @@ class Budget:
 
     @property
     def spent_usd(self) -> float:
-        """What is charged: known costs, and the worst case of requests whose cost stays unknown."""
+        """What counts as spent: known costs, and the worst case of requests whose cost stays unknown."""
         return self._spent / _PER_USD
 
     @property
@@ -54,7 +54,7 @@ class Budget:
         return True
 
     def settle(self, worst_usd: float, cost_usd: float | None) -> None:
-        """Ends a reservation with what the request cost; None leaves it charged at its worst case."""
+        """Ends a reservation with what the request cost; None lets it stand at its worst case."""
         worst = _pico(worst_usd)
         self._reserved -= worst
         if cost_usd is None:
