@@ -141,7 +141,7 @@ def test_a_lane_that_is_out_is_told_of_once_whatever_was_in_flight() -> None:
 
 
 @pytest.mark.parametrize("in_flight", [1, 20, 50])
-def test_rows_refused_alike_from_the_start_are_hopeless(in_flight: int) -> None:
+def test_rows_refused_alike_from_the_start_fail_the_first_rows_check(in_flight: int) -> None:
     refused = failure(FailureKind.BAD_REQUEST, status_code=400, code="unsupported_parameter")
     trial = Trial(10_000, lambda i, n, at: refused, in_flight=in_flight)
     assert trial.reason is StopReason.HOPELESS
@@ -155,7 +155,7 @@ def test_refused_rows_after_a_success_are_only_those_rows() -> None:
     assert trial.statuses == {"ok": 1, "failed": 99}
 
 
-def test_rows_too_long_for_the_context_are_never_hopeless() -> None:
+def test_rows_too_long_for_the_context_pass_the_first_rows_check() -> None:
     trial = Trial(100, lambda i, n, at: failure(FailureKind.CONTEXT_LENGTH, status_code=400))
     assert trial.statuses == {"failed": 100}
     assert len(trial.provider.sent) == 100

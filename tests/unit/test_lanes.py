@@ -242,7 +242,7 @@ def test_a_row_that_has_gone_down_the_cascade_does_not_come_back() -> None:
     assert len(first.provider.sent) == 5
 
 
-def test_a_hopeless_lane_is_disabled_and_the_rows_it_held_back_are_answered_elsewhere() -> None:
+def test_a_lane_that_fails_its_first_rows_check_is_disabled_and_its_held_rows_are_answered_elsewhere() -> None:
     refused = failure(FailureKind.BAD_REQUEST, status_code=400, code="unsupported_parameter", param="max_tokens")
     lanes = Lanes(Place(lambda *_: refused, range(100)), Place(fine, range(100, 110)))
     assert lanes.statuses == {"ok": 110}

@@ -1,4 +1,4 @@
-"""The money of a run: every send asks here first, and waits while what is in flight may still give some back.
+"""Holds a run to its budget: a send reserves its worst cost first, or waits while sends in flight may free some.
 
 It must not know prices, requests or lanes; the arithmetic is `core.pricing.budget`.
 """
@@ -21,7 +21,7 @@ class Waiter(NamedTuple):
 
 
 class BudgetGate:
-    """Without a budget it admits everything.  For use on the engine's loop only.
+    """Admits sends; without a budget, all of them.  For use on the engine's loop only.
 
     `empty` is called, perhaps often, when nothing is in flight and what waits does not fit.
     """

@@ -78,7 +78,7 @@ class CircuitBreaker:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is in trouble that is more than a limit's refusal: others may take its rows over."""
+        """Whether its trouble is more than a refused rate, so that others may take its rows over."""
         return self.disabled is not None or (self.why is not None and not self.throttled)
 
     def words(self, now: float) -> str | None:
@@ -96,7 +96,7 @@ class CircuitBreaker:
         return self.disabled is None and now >= self.until_s and not (self.probing and self._probe is not None)
 
     def avoids(self, state: RowState) -> bool:
-        """Whether another row, if there is one, makes the better probe: this one was refused as the last."""
+        """Whether another row makes a better probe: this one was refused as the last, or was itself the trouble."""
         return self.probing and (self._refused_probe is state or _is_suspect(state))
 
     def sent(self, state: RowState) -> None:
@@ -126,12 +126,12 @@ class CircuitBreaker:
             self._close(state)
 
     def abandoned(self, state: RowState) -> None:
-        """A send ended without telling anything, being cancelled."""
+        """A send was cancelled, and shows nothing."""
         if self._probe is state:
             self._probe = None
 
     def failed(self, state: RowState, failure: Failure, now: float, *, alone: bool) -> Verdict:
-        """Judges a failure.  `alone` says that no other row is left that could tell row and lane apart."""
+        """Judges a failure.  `alone`: no other row is left that could show whether row or lane is at fault."""
         kind = failure.kind
         if kind in DISABLES_AT_ONCE:
             self.disable(DISABLES_AT_ONCE[kind], failure.message)
@@ -148,7 +148,7 @@ class CircuitBreaker:
         return Verdict(uses_attempt, self._lane_fault(state, failure, now, uses_attempt))
 
     def may_end(self, state: RowState) -> bool:
-        """Whether server faults may fail this row for good: not while they may be an outage not yet told."""
+        """Whether server faults may end this row: not while they may still turn out to be an outage."""
         return self.oks > state.oks_at_start or self._failing_attempts >= BREAKER_ATTEMPTS
 
     def disable(self, reason: StopReason, why: str) -> None:

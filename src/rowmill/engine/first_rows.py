@@ -15,7 +15,7 @@ ALIKE_ROWS = 20
 
 
 class Ended(NamedTuple):
-    """A row and how it has ended, as long as nobody believes it."""
+    """A row and how it ended, held back until the check is over."""
 
     state: RowState
     outcome: Outcome

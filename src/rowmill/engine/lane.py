@@ -29,7 +29,7 @@ OK = 200
 
 
 class Lane:
-    """Admits steps one at a time: due retries before new rows, none while paused, at most `limit` at once."""
+    """Admits steps one at a time, at most `limit` at once: due retries before new rows, none while it backs off."""
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class Lane:
         return self.gate.reserve_now(state)
 
     async def may_send(self, state: RowState) -> bool:
-        """Waits for the lane's rates; false where the lane meanwhile must not send: the step goes back."""
-        has_room = await self.gate.reserve(state, self._is_open)
+        """Waits until the lane's rates have room; false where the breaker or a stop forbids the send meanwhile."""
+        has_room = await self.gate.reserve(state, self._may_go)
         if self.peers.is_shared:
             self.wake()
         return has_room
@@ -231,11 +231,11 @@ class Lane:
         except JobError:
             return False
 
-    def _is_open(self) -> bool:
+    def _may_go(self) -> bool:
         return not self._stopping and self.breaker.may_send(self._clock.now())
 
     def must_hold(self, state: RowState, failure: Failure) -> bool:
-        """Whether a row that has used up its attempts must wait: its failures may be an outage not yet told."""
+        """Whether a row that has used up its attempts must wait: its failures may still turn out to be an outage."""
         if failure.kind not in SERVER_FAULTS or self.breaker.may_end(state):
             return False
         return not self.peers.is_exhausted() or len(self._retry_queue.entries) + self.in_flight >= BREAKER_ROWS

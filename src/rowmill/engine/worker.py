@@ -79,7 +79,7 @@ async def work(lane: Lane, context: WorkerContext) -> None:
 
 
 async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait | Move | Done | None:
-    """One request of one row, from its template to the decision what comes next; None where it stays pending."""
+    """Makes one request of a row, from rendering to the decision what comes next; None where it stays pending."""
     if state.unread is not None:
         return _read_stored(lane, context, state, state.unread)
     if state.request is None:
@@ -146,7 +146,7 @@ def _rules_now(lane: Lane, context: WorkerContext, state: RowState) -> RetryRule
 def _or_repair(
     state: RowState, rules: RowRules, decision: Wait | Move | Done, reply: Reply | None
 ) -> Wait | Move | Done:
-    """Where a repair is to come, puts its request in the row's place: its own messages, the bad reply and the fault."""
+    """Where a repair follows, makes it the row's request: its own messages, the bad reply and what is wrong with it."""
     if type(decision) is not Wait or not decision.repair or reply is None:
         return decision
     early = _prepare(state, rules)

@@ -140,7 +140,7 @@ class Move:
 
 
 class Done(Record, frozen=True):
-    """The row has ended with this status.  `refusal` names what a whole job would be refused for alike."""
+    """The row has ended with this status.  `refusal` names one that every row may meet: status, code, parameter."""
 
     status: Status
     answer: Mapping[str, object] | None
@@ -199,7 +199,7 @@ def has_passed(state: RowState, lane: int) -> bool:
 
 
 def change_lane(state: RowState, old: int, new: int) -> None:
-    """Makes a row begin at another endpoint: what it used up and what it looked like are counted at each apart."""
+    """Moves a row to another endpoint, where it begins anew: attempts and trouble are counted at each apart."""
     elsewhere = journey_of(state).attempts_at
     elsewhere[old] = state.attempts - state.repairs
     state.attempts = elsewhere.get(new, 0)
