@@ -108,13 +108,18 @@ async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIte
         listener.close()
 
 
+async def pause() -> None:
+    """What passes between two pieces of a reply, so that the client reads them one by one."""
+    await asyncio.sleep(0.02)
+
+
 def replies(*pieces: bytes, then: str = "keep") -> Answer:
     async def answer(talk: Talk) -> None:
         await talk.write(*pieces)
         if then == "close":
             await talk.close()
         elif then == "reset":
-            await asyncio.sleep(0.02)  # lets the bytes go before the reset overtakes them
+            await pause()  # lets the bytes go before the reset overtakes them
             await talk.reset()
 
     return answer

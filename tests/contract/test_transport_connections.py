@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from tests.contract.http_servers import Talk, echo, hang, replies
+from tests.contract.http_servers import Talk, echo, hang, pause, replies
 from tests.contract.wires import HEADERS, OK, Wire, allow_descriptors
 
 from rowmill.errors import FailureKind
@@ -202,7 +202,7 @@ def test_a_head_that_came_before_is_no_promise_of_what_follows_it(
             return
         for piece in pieces[:-1]:
             await talk.write(piece)
-            await asyncio.sleep(0.02)  # so that the pieces come one by one
+            await pause()
         await replies(pieces[-1], then=then)(talk)
 
     async def run() -> list[RawReply | Failure]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import socket
 
 import pytest
-from tests.contract.http_servers import Answer, Talk, echo, hang, replies
+from tests.contract.http_servers import Answer, Talk, echo, hang, pause, replies
 from tests.contract.wires import HEADERS, OK, Wire, one
 
 from rowmill.errors import FailureKind
@@ -122,7 +121,7 @@ def test_a_dripping_reply_does_not_outlive_the_deadline(wire: Wire) -> None:
         await talk.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         while True:
             await talk.write(b".")
-            await asyncio.sleep(0.01)
+            await pause()
 
     found = one(wire, drip, timeout_s=0.2)
     assert isinstance(found, Failure)

@@ -342,10 +342,12 @@ def test_attempts_are_tried_again() -> None:
 
 def test_a_time_budget_leaves_the_rest_out() -> None:
     async def slow(n: int) -> int:
-        await asyncio.sleep(0.05)
+        if n == 3:
+            await asyncio.Event().wait()  # the timeout ends it
         return n
 
-    runnable = RunnableBatch(RunnableLambda(work, afunc=slow), max_concurrency=1, max_duration_s=0.12)
+    limits: dict[str, Any] = {"max_concurrency": 1, "max_duration_s": 0.12, "timeout_s": 0.2}
+    runnable = RunnableBatch(RunnableLambda(work, afunc=slow), **limits)
     found: list[Any] = asyncio.run(runnable.abatch(list(range(60)), return_exceptions=True))
     assert found[0] == 0
     assert isinstance(found[-1], TimeoutError)
@@ -556,8 +558,8 @@ def test_inputs_that_a_time_budget_left_out_are_called_the_next_time(tmp_path: P
     may_go_on = threading.Event()
 
     async def aslow(n: int) -> int:
-        while n == 3 and not may_go_on.is_set():  # noqa: ASYNC110 - a budget ends it
-            await asyncio.sleep(0.01)
+        if n == 3 and not may_go_on.is_set():
+            await asyncio.Event().wait()  # the timeout ends it
         return n
 
     def slow(n: int) -> int:

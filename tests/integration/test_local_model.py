@@ -117,11 +117,11 @@ def test_it_stops_at_once_while_it_answers() -> None:
 
 def test_it_ends_with_a_process_that_is_killed() -> None:
     script = (
-        "import asyncio, time\n"
+        "import asyncio, signal\n"
         "from rowmill.providers.local import LocalModel\n"
         "model = asyncio.run(LocalModel.start('smollm2'))\n"
         "print(model.url, flush=True)\n"
-        "time.sleep(600)\n"
+        "signal.pause()\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,7 +107,7 @@ def test_each_row_gets_its_own_token_after_random_delays(tmp_path: Path) -> None
 
 def test_the_server_never_sees_more_than_the_cap_at_once(tmp_path: Path) -> None:
     behaviour = Behaviour(latency="0.01", faults={"500": 0.2, "429": 0.05})
-    place, ended = trial(tmp_path, behaviour, 200, "--in-flight", "3", "--backoff-s", "0.01", "--attempts", "9")
+    place, ended = trial(tmp_path, behaviour, 60, "--in-flight", "3", "--backoff-s", "0.01", "--attempts", "9")
     assert ended.code == 0, ended.err
     assert place.seen["peak_in_flight"] <= 3  # type: ignore[attr-defined]
 
@@ -120,7 +119,6 @@ def test_a_request_that_is_never_answered_is_retried_after_its_deadline(tmp_path
     assert own_tokens(place.output())
 
 
-@pytest.mark.alone
 def test_slow_rows_do_not_hold_up_the_others(tmp_path: Path) -> None:
     behaviour = Behaviour(latency="0.01", scripts={f"row-{n}": "ok latency=1.5" for n in range(0, 100, 20)})
     place, _ = trial(tmp_path, behaviour, 100, "--in-flight", "10")
@@ -129,7 +127,7 @@ def test_slow_rows_do_not_hold_up_the_others(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_gone_for_a_while_costs_no_attempt(tmp_path: Path) -> None:
-    behaviour = Behaviour(latency="0.05", outages=[Outage(0.5, 3.0, "refuse")])
+    behaviour = Behaviour(latency="0.05", outages=[Outage(0.2, 0.8, "refuse")])
     place, ended = trial(tmp_path, behaviour, 300, "--in-flight", "10", "--attempts", "1")
     assert ended.code == 0, ended.err
     assert own_tokens(place.output())
@@ -155,13 +153,12 @@ def test_a_server_that_was_never_there_stops_the_run_resumable(place: Workplace)
     assert "127.0.0.1:9" in ended.err
 
 
-@pytest.mark.alone
 def test_a_retry_after_is_waited_for(tmp_path: Path) -> None:
     behaviour = Behaviour(scripts={"row-0": "429 retry-after=1.2, ok"}, log=True)
-    started = time.monotonic()
     place, ended = trial(tmp_path, behaviour, 3, "--in-flight", "1")
     assert ended.code == 0
-    assert time.monotonic() - started > 1.2
+    first_s, second_s = (at_s for at_s, token, _ in place.seen["log"] if token == "row-0")  # type: ignore[attr-defined]
+    assert second_s - first_s > 1.2
     assert place.seen["tokens"]["row-0"] == 2  # type: ignore[attr-defined]
 
 
