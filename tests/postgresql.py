@@ -120,8 +120,8 @@ def running_server() -> Iterator[Server]:
 
 
 def _programs() -> Path | None:
-    places = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: float(path.split("/")[4]), reverse=True)
-    found = next((place for place in places if (Path(place) / "initdb").exists()), None)
+    folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda path: float(path.split("/")[4]), reverse=True)
+    found = next((folder for folder in folders if (Path(folder) / "initdb").exists()), None)
     if found is not None:
         return Path(found)
     on_path = shutil.which("initdb")

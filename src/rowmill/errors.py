@@ -79,7 +79,7 @@ class StoppedError(RowmillError):
 
 
 class RowError(RowmillError):
-    """One row ended badly; `row` is its 0-based place in the input, `status` how it ended."""
+    """One row ended badly; `row` is its 0-based index in the input, `status` how it ended."""
 
     def __init__(self, message: str, row: int, status: str) -> None:
         super().__init__(message)

@@ -13,7 +13,7 @@ from tests.contract.test_sinks import COLUMNS, TEXTS, batch, chunk
 from tests.frail import Frail
 
 from rowmill.errors import OutputError
-from rowmill.io import files as places
+from rowmill.io import files
 from rowmill.io.files import remote
 from rowmill.io.sinks import FORMATS, OutputShape, check_writable, create_sink
 from rowmill.io.sources import open_source
@@ -70,7 +70,7 @@ def texts(spec: str) -> list[Any]:
 def names(path: str) -> list[str]:
     """What a folder here or elsewhere holds."""
     if "://" in path:
-        return remote.names_in(path) if places.is_folder(path) else []
+        return remote.names_in(path) if files.is_folder(path) else []
     return sorted(entry.name for entry in Path(path).iterdir())
 
 
@@ -85,7 +85,7 @@ def test_rows_come_back_and_nothing_else_is_left(home: str, here: Path, format: 
 def test_nothing_is_there_before_commit_and_after_abort(home: str, here: Path) -> None:
     sink = opened(f"{home}/out.csv", "csv")
     sink.write(batch())
-    assert not places.exists(f"{home}/out.csv")
+    assert not files.exists(f"{home}/out.csv")
     sink.abort()
     sink.abort()
     assert names(home) == []
@@ -94,10 +94,10 @@ def test_nothing_is_there_before_commit_and_after_abort(home: str, here: Path) -
 
 def test_commit_replaces_what_was_there(home: str) -> None:
     opened(f"{home}/out.csv", "csv").commit()
-    before = places.stamp(f"{home}/out.csv")
+    before = files.stamp(f"{home}/out.csv")
     written(f"{home}/out.csv", "csv")
     assert texts(f"{home}/out.csv") == TEXTS * 2
-    assert places.stamp(f"{home}/out.csv") != before
+    assert files.stamp(f"{home}/out.csv") != before
 
 
 def test_an_upload_that_fails_leaves_what_was_there_and_tells_no_signed_address(frail: type[Frail], here: Path) -> None:
@@ -167,7 +167,7 @@ def test_rows_that_fill_their_parts_leave_no_empty_one(home: str) -> None:
 def test_no_part_is_there_before_commit_and_after_abort(home: str, here: Path) -> None:
     sink = opened(f"{home}/out", "parquet", split_rows=3)
     sink.write(batch())
-    assert not places.exists(f"{home}/out")
+    assert not files.exists(f"{home}/out")
     sink.abort()
     sink.abort()
     assert names(home) == []

@@ -60,8 +60,8 @@ def workbook_bytes() -> bytes:
     workbook = xlsxwriter.Workbook(target)
     sheet = workbook.add_worksheet()
     for number, cells in enumerate([list(ROWS[0]), *(list(row.values()) for row in ROWS)]):
-        for place, cell in enumerate(cells):
-            sheet.write_string(number, place, cell)
+        for column, cell in enumerate(cells):
+            sheet.write_string(number, column, cell)
     workbook.close()
     return target.getvalue()
 
@@ -123,11 +123,11 @@ Given = tuple[Source, list[dict[str, str]]]
 def source_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Given]:
     """A source and the rows that it has to give."""
     kind: str = request.param
-    place, _, elsewhere = kind.rpartition(":")
-    if place == "s3":
+    where, _, elsewhere = kind.rpartition(":")
+    if where == "s3":
         yield open_source(in_bucket(request.getfixturevalue("bucket"), elsewhere)), ROWS
-    elif place:
-        with serving(WebPages(ranges=place == "http")) as pages:
+    elif where:
+        with serving(WebPages(ranges=where == "http")) as pages:
             pages.pages[f"/in{elsewhere}"] = CONTENT[elsewhere]()
             yield open_source(f"{pages.url}/in{elsewhere}?download=1"), ROWS
     elif kind in DATABASES:

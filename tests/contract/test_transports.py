@@ -147,7 +147,7 @@ def test_a_reply_above_the_cap_is_not_read(wire: Wire, pieces: list[bytes]) -> N
     assert "larger than" in found.message
 
 
-def test_a_refused_connection_is_unreachable_and_names_only_the_place(wire: Wire) -> None:
+def test_a_refused_connection_is_unreachable_and_names_only_the_origin(wire: Wire) -> None:
     async def run() -> Failure | RawReply:
         transport = wire.transport()
         with socket.socket() as taken:

@@ -10,7 +10,7 @@ from rowmill.simulator import Behaviour, Simulator
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workplace]:
+def workplace(tmp_path: Path) -> Iterator[Workplace]:
     """A workplace whose simulator answers with each row's token."""
     with Simulator(Behaviour()) as simulator:
         yield Workplace(tmp_path, simulator)

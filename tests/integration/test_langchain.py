@@ -61,7 +61,7 @@ WAYS = ["batch", "abatch", "batch_as_completed", "abatch_as_completed"]
 
 
 def do(way: str, runnable: Runnable[Any, Any], *arguments: Any, **more: Any) -> Any:
-    """What a way of batching gives, or the exception that it raises; pairs in the order of their places."""
+    """What a way of batching gives, or the exception that it raises; pairs in the order of their inputs."""
 
     async def awaited() -> Any:
         if way == "abatch":
@@ -245,12 +245,12 @@ def test_as_completed_gives_the_first_before_the_last_has_ended() -> None:
             may_end.wait(20)
         return n
 
-    places = []
-    for place, _ in RunnableBatch(RunnableLambda(call)).batch_as_completed([0, 1, 2]):
-        places.append(place)
-        if len(places) == 2:
+    indices = []
+    for index, _ in RunnableBatch(RunnableLambda(call)).batch_as_completed([0, 1, 2]):
+        indices.append(index)
+        if len(indices) == 2:
             may_end.set()
-    assert places[-1] == 0
+    assert indices[-1] == 0
 
 
 def test_leaving_as_completed_early_leaves_nothing_behind() -> None:
@@ -527,18 +527,18 @@ def test_as_completed_gives_what_is_stored_first_and_what_failed_before_last(tmp
     counting.broken = {0}
     runnable = RunnableBatch(counting.named("a"), run_file=tmp_path / "x.rowmill", max_concurrency=1)
     do(way, runnable, list(range(6)), return_exceptions=True)
-    places = []
-    inputs = [10, 11, *range(6), 12]  # the stored ones are found again at other places
+    indices = []
+    inputs = [10, 11, *range(6), 12]  # the stored ones are found again at other indices
 
     async def awaited() -> None:
-        async for place, _ in runnable.abatch_as_completed(inputs, return_exceptions=True):
-            places.append(place)
+        async for index, _ in runnable.abatch_as_completed(inputs, return_exceptions=True):
+            indices.append(index)
 
     if way == "abatch_as_completed":
         asyncio.run(awaited())
     else:
-        places.extend(place for place, _ in runnable.batch_as_completed(inputs, return_exceptions=True))
-    assert places == [3, 4, 5, 6, 7, 0, 1, 8, 2]
+        indices.extend(index for index, _ in runnable.batch_as_completed(inputs, return_exceptions=True))
+    assert indices == [3, 4, 5, 6, 7, 0, 1, 8, 2]
 
 
 def test_as_completed_that_is_left_early_keeps_what_has_ended(tmp_path: Path) -> None:

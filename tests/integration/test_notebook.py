@@ -31,14 +31,14 @@ def shown(cell: Any) -> str:
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_in_a_kernel_from_top_to_bottom(place: Workplace) -> None:
+def test_the_notebook_runs_in_a_kernel_from_top_to_bottom(workplace: Workplace) -> None:
     """Against the simulator: the embedded model would take a minute."""
-    shutil.copy(NOTEBOOK.with_name("reviews.csv"), place.folder)
+    shutil.copy(NOTEBOOK.with_name("reviews.csv"), workplace.folder)
     notebook = read()
     asks, of_pandas, of_polars, functions = cells(notebook)
     assert MODEL in asks.source
-    asks.source = asks.source.replace(MODEL, f'"model": "sim", "url": "{place.simulator.url}"')
-    NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(place.folder)}}).execute()
+    asks.source = asks.source.replace(MODEL, f'"model": "sim", "url": "{workplace.simulator.url}"')
+    NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(workplace.folder)}}).execute()
     assert [line.split()[0] for line in shown(of_pandas).splitlines()[1:]] == ["a", "b", "c"]
     assert shown(of_pandas).count(" ok") == 3
     assert shown(of_polars).startswith("shape: (3, 3)")

@@ -38,15 +38,15 @@ def blocks(page: str) -> list[str]:
 
 @pytest.mark.parametrize(("page", "least"), [("README.md", 2), ("docs/how-to/python.md", 7)])
 def test_the_examples_of_a_page_run_from_top_to_bottom(
-    page: str, least: int, place: Workplace, monkeypatch: pytest.MonkeyPatch
+    page: str, least: int, workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(ROOT / "examples" / "reviews.csv", place.folder)
-    monkeypatch.chdir(place.folder)
+    shutil.copy(ROOT / "examples" / "reviews.csv", workplace.folder)
+    monkeypatch.chdir(workplace.folder)
     names: dict[str, Any] = {**GIVEN}
     found = blocks(page)
     assert len(found) >= least
     for number, block in enumerate(found):
-        here = block.replace(MODEL, f'model="sim", url="{place.simulator.url}"')
+        here = block.replace(MODEL, f'model="sim", url="{workplace.simulator.url}"')
         exec(compile(here, f"{page}, block {number}", "exec", dont_inherit=True), names)
     assert names["result"].exit_code == 0
     assert names["result"].counts["ok"] > 0

@@ -49,15 +49,15 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def arguments(place: Workplace, **more: Any) -> dict[str, Any]:
-    usual = {"prompt": "Say it: {{ text }}", "model": "sim", "url": place.simulator.url, "in_flight": 50}
+def arguments(workplace: Workplace, **more: Any) -> dict[str, Any]:
+    usual = {"prompt": "Say it: {{ text }}", "model": "sim", "url": workplace.simulator.url, "in_flight": 50}
     return {**usual, **more}
 
 
-def test_mappings_come_back_as_dicts_with_the_answer(place: Workplace, temporary: Path) -> None:
+def test_mappings_come_back_as_dicts_with_the_answer(workplace: Workplace, temporary: Path) -> None:
     day = datetime.date(2024, 5, 1)
     rows = [{"id": n, "text": text, "day": day} for n, text in zip(NUMBERS, TEXTS, strict=True)]
-    found = rowmill.map(rows, **arguments(place))
+    found = rowmill.map(rows, **arguments(workplace))
     assert [row["answer"] for row in found] == ANSWERS
     assert list(found[0]) == ["id", "text", "day", *ADDED]
     assert (found[0]["day"], found[7]["_row"], found[0]["_status"]) == (day, 7, "ok")
@@ -66,26 +66,26 @@ def test_mappings_come_back_as_dicts_with_the_answer(place: Workplace, temporary
     assert list(temporary.iterdir()) == []
 
 
-def test_texts_and_generators_are_rows(place: Workplace) -> None:
+def test_texts_and_generators_are_rows(workplace: Workplace) -> None:
     def texts() -> Iterator[str]:
         yield from TEXTS[:3]
 
-    found = rowmill.map(texts(), **arguments(place))
+    found = rowmill.map(texts(), **arguments(workplace))
     assert [(row["text"], row["answer"]) for row in found] == list(zip(TEXTS[:3], ANSWERS[:3], strict=True))
 
 
-def test_no_rows_are_no_rows(place: Workplace) -> None:
-    assert rowmill.map([], **arguments(place)) == []
+def test_no_rows_are_no_rows(workplace: Workplace) -> None:
+    assert rowmill.map([], **arguments(workplace)) == []
     empty = pl.DataFrame({"text": pl.Series([], dtype=pl.String)})
-    assert rowmill.map(empty, **arguments(place)).columns == ["text", *ADDED]
+    assert rowmill.map(empty, **arguments(workplace)).columns == ["text", *ADDED]
 
 
-def test_a_pandas_frame_comes_back_with_its_index_and_its_types(place: Workplace) -> None:
+def test_a_pandas_frame_comes_back_with_its_index_and_its_types(workplace: Workplace) -> None:
     frame = pd.DataFrame(
         {"text": TEXTS, "n": pd.array(NUMBERS, dtype="Int16"), "kind": pd.Categorical(["a"] * len(TEXTS))},
         index=[f"r{n}" for n in NUMBERS],
     )
-    found = rowmill.map(frame, **arguments(place))
+    found = rowmill.map(frame, **arguments(workplace))
     assert type(found) is pd.DataFrame
     pd.testing.assert_frame_equal(found[frame.columns], frame)
     assert list(found.columns) == ["text", "n", "kind", *ADDED]
@@ -94,44 +94,44 @@ def test_a_pandas_frame_comes_back_with_its_index_and_its_types(place: Workplace
     assert list(frame.columns) == ["text", "n", "kind"]
 
 
-def test_missing_whole_numbers_stay_whole_in_pandas(place: Workplace) -> None:
+def test_missing_whole_numbers_stay_whole_in_pandas(workplace: Workplace) -> None:
     frame = pd.DataFrame({"text": ["", "x"]})
-    found = rowmill.map(frame, **arguments(place, answer="stars: integer", empty="skip"))
+    found = rowmill.map(frame, **arguments(workplace, answer="stars: integer", empty="skip"))
     assert found["_status"].tolist()[0] == "skipped"
     assert (str(found["_input_tokens"].dtype), found["_input_tokens"].isna().tolist()) == ("Int64", [True, False])
 
 
-def test_a_polars_frame_comes_back_as_one(place: Workplace) -> None:
+def test_a_polars_frame_comes_back_as_one(workplace: Workplace) -> None:
     frame = pl.DataFrame({"text": TEXTS, "at": pl.Series(NUMBERS, dtype=pl.Datetime("ns"))})
-    found = rowmill.map(frame, **arguments(place))
+    found = rowmill.map(frame, **arguments(workplace))
     assert type(found) is pl.DataFrame
     assert found.select(frame.columns).equals(frame)
     assert found.columns == ["text", "at", *ADDED]
     assert found["answer"].to_list() == ANSWERS
 
 
-def test_a_lazy_frame_must_be_collected(place: Workplace) -> None:
+def test_a_lazy_frame_must_be_collected(workplace: Workplace) -> None:
     with pytest.raises(rowmill.JobError, match="collect"):
-        rowmill.map(pl.LazyFrame({"text": ["x"]}), **arguments(place))  # type: ignore[call-overload]
+        rowmill.map(pl.LazyFrame({"text": ["x"]}), **arguments(workplace))  # type: ignore[call-overload]
 
 
-def test_arrow_comes_back_as_the_kind_that_it_was(place: Workplace) -> None:
+def test_arrow_comes_back_as_the_kind_that_it_was(workplace: Workplace) -> None:
     table = pa.table({"text": TEXTS[:20]}, metadata={"made": "here"})
     batch = pa.record_batch({"text": TEXTS[:20]})
-    found = rowmill.map(table, **arguments(place))
+    found = rowmill.map(table, **arguments(workplace))
     assert (type(found), found.schema.metadata) == (pa.Table, {b"made": b"here"})
     assert found.column("answer").to_pylist() == ANSWERS[:20]
-    assert type(rowmill.map(batch, **arguments(place))) is pa.RecordBatch
-    assert type(rowmill.map(batch.slice(0, 0), **arguments(place))) is pa.RecordBatch
-    reader = rowmill.map(table.to_reader(), **arguments(place))
+    assert type(rowmill.map(batch, **arguments(workplace))) is pa.RecordBatch
+    assert type(rowmill.map(batch.slice(0, 0), **arguments(workplace))) is pa.RecordBatch
+    reader = rowmill.map(table.to_reader(), **arguments(workplace))
     assert type(reader) is pa.RecordBatchReader
     assert reader.read_all().column("answer").to_pylist() == ANSWERS[:20]
 
 
-def test_a_duckdb_relation_comes_back_as_one(place: Workplace) -> None:
+def test_a_duckdb_relation_comes_back_as_one(workplace: Workplace) -> None:
     relation = duckdb.sql("SELECT '[[row-' || range || ']]' AS text, range AS n FROM range(5)")
     assert relation is not None
-    found = rowmill.map(relation, **arguments(place))
+    found = rowmill.map(relation, **arguments(workplace))
     assert type(found) is type(relation)
     assert found.select("n", "answer").fetchall() == [(n, f"row-{n}") for n in range(5)]
 
@@ -148,10 +148,10 @@ def hugging_face_data() -> datasets.Dataset:
     return datasets.Dataset.from_dict(columns, features=features)
 
 
-def test_a_hugging_face_data_set_comes_back_as_one_with_its_features(place: Workplace) -> None:
+def test_a_hugging_face_data_set_comes_back_as_one_with_its_features(workplace: Workplace) -> None:
     # Chosen rows in another order: the library keeps that as indices beside the table.
     chosen = hugging_face_data().select(range(2_344, 44, -1))
-    found = rowmill.map(chosen, **arguments(place))
+    found = rowmill.map(chosen, **arguments(workplace))
     assert isinstance(found, datasets.Dataset)
     assert found["answer"] == ANSWERS[2_344:44:-1]
     assert found.select_columns(["id", "text", "label"])[:] == chosen[:]
@@ -159,61 +159,61 @@ def test_a_hugging_face_data_set_comes_back_as_one_with_its_features(place: Work
     assert found.column_names == ["id", "text", "label", *ADDED]
 
 
-def test_a_hugging_face_stream_comes_back_as_a_stream(place: Workplace) -> None:
+def test_a_hugging_face_stream_comes_back_as_a_stream(workplace: Workplace) -> None:
     stream = hugging_face_data().to_iterable_dataset(num_shards=3).take(1_500)
-    found = rowmill.map(stream, **arguments(place))
+    found = rowmill.map(stream, **arguments(workplace))
     assert isinstance(found, datasets.IterableDataset)
     rows = list(found)
     assert [row["answer"] for row in rows] == ANSWERS[:1_500]
     assert [row["label"] for row in rows] == [n % 2 for n in range(1_500)]
 
 
-def test_several_hugging_face_splits_are_refused_with_their_names(place: Workplace) -> None:
+def test_several_hugging_face_splits_are_refused_with_their_names(workplace: Workplace) -> None:
     splits = datasets.DatasetDict({"train": hugging_face_data(), "test": hugging_face_data()})
     with pytest.raises(rowmill.JobError, match="name one of train, test"):
-        rowmill.map(splits, **arguments(place))
+        rowmill.map(splits, **arguments(workplace))
 
 
-def test_a_result_can_be_mapped_again(place: Workplace) -> None:
-    result = rowmill.run(place.write_rows(4), output=place.folder / "out.jsonl", **arguments(place))
-    found = rowmill.map(pa.table(result), **arguments(place, answer_prefix="again_", meta_prefix="again_"))
+def test_a_result_can_be_mapped_again(workplace: Workplace) -> None:
+    result = rowmill.run(workplace.write_rows(4), output=workplace.folder / "out.jsonl", **arguments(workplace))
+    found = rowmill.map(pa.table(result), **arguments(workplace, answer_prefix="again_", meta_prefix="again_"))
     assert found.column("again_answer").to_pylist() == ANSWERS[:4]
 
 
-def test_a_run_file_makes_a_map_resumable(place: Workplace, temporary: Path) -> None:
-    run_file = place.folder / "x.rowmill"
-    rowmill.map(TEXTS[:10], **arguments(place, run_file=run_file))
+def test_a_run_file_makes_a_map_resumable(workplace: Workplace, temporary: Path) -> None:
+    run_file = workplace.folder / "x.rowmill"
+    rowmill.map(TEXTS[:10], **arguments(workplace, run_file=run_file))
     frame = pl.DataFrame({"text": TEXTS[:15]})
-    found = rowmill.map(frame, **arguments(place, run_file=run_file))
+    found = rowmill.map(frame, **arguments(workplace, run_file=run_file))
     assert found["answer"].to_list() == ANSWERS[:15]
-    assert place.request_total() == 15
+    assert workplace.request_total() == 15
     assert list(temporary.iterdir()) == []
 
 
-def test_rows_that_failed_are_asked_about_again_when_told_to(place: Workplace) -> None:
-    rows = arguments(place, run_file=place.folder / "x.rowmill", empty="fail")
+def test_rows_that_failed_are_asked_about_again_when_told_to(workplace: Workplace) -> None:
+    rows = arguments(workplace, run_file=workplace.folder / "x.rowmill", empty="fail")
     assert [row["_status"] for row in rowmill.map(["", *TEXTS[:2]], **rows)] == ["failed", "ok", "ok"]
     assert [row["_status"] for row in rowmill.map(["", *TEXTS[:2]], **rows, retry="ok")] == ["failed", "ok", "ok"]
-    assert place.request_total() == 4
+    assert workplace.request_total() == 4
     with pytest.raises(rowmill.JobError, match="retry: there is no bad"):
         rowmill.map(TEXTS[:1], **rows, retry="bad")
 
 
-def test_rows_that_are_left_are_an_error_that_says_how_to_go_on(place: Workplace, temporary: Path) -> None:
+def test_rows_that_are_left_are_an_error_that_says_how_to_go_on(workplace: Workplace, temporary: Path) -> None:
     with pytest.raises(rowmill.StoppedError, match="run_file=") as caught:
-        rowmill.map(TEXTS, **arguments(place, in_flight=1, max_duration_s=0.3))
+        rowmill.map(TEXTS, **arguments(workplace, in_flight=1, max_duration_s=0.3))
     assert caught.value.reason == "max_duration"
-    sent = place.request_total()
+    sent = workplace.request_total()
     assert sent < len(TEXTS)
     assert caught.value.run_file is not None
-    found = rowmill.map(TEXTS, **arguments(place, run_file=caught.value.run_file))
+    found = rowmill.map(TEXTS, **arguments(workplace, run_file=caught.value.run_file))
     assert [row["answer"] for row in found] == ANSWERS
-    assert place.request_total() == len(TEXTS)
+    assert workplace.request_total() == len(TEXTS)
 
 
-def test_amap_works_on_the_running_loop(place: Workplace) -> None:
+def test_amap_works_on_the_running_loop(workplace: Workplace) -> None:
     async def main() -> list[list[dict[str, Any]]]:
-        return await asyncio.gather(*(rowmill.amap(TEXTS[n : n + 2], **arguments(place)) for n in range(3)))
+        return await asyncio.gather(*(rowmill.amap(TEXTS[n : n + 2], **arguments(workplace)) for n in range(3)))
 
     found = asyncio.run(main())
     assert [[row["answer"] for row in rows] for rows in found] == [ANSWERS[n : n + 2] for n in range(3)]
@@ -234,14 +234,14 @@ def test_amap_works_on_the_running_loop(place: Workplace) -> None:
     ],
 )
 def test_what_is_no_row_is_refused_before_anything_is_sent(
-    place: Workplace, temporary: Path, rows: Any, message: str
+    workplace: Workplace, temporary: Path, rows: Any, message: str
 ) -> None:
     with pytest.raises(rowmill.JobError, match=message):
-        rowmill.map(rows, **arguments(place))
-    assert place.request_total() == 0
+        rowmill.map(rows, **arguments(workplace))
+    assert workplace.request_total() == 0
     assert list(temporary.iterdir()) == []
 
 
-def test_options_of_files_are_refused(place: Workplace) -> None:
+def test_options_of_files_are_refused(workplace: Workplace) -> None:
     with pytest.raises(rowmill.JobError, match=r"limit: is for rowmill\.run"):
-        rowmill.map(TEXTS, **arguments(place, limit=3))
+        rowmill.map(TEXTS, **arguments(workplace, limit=3))

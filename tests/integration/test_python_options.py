@@ -39,24 +39,26 @@ def test_repair_and_fallback_are_options(tmp_path: Path) -> None:
     ]
 
 
-def test_a_price_and_a_budget_are_options(place: Workplace) -> None:
+def test_a_price_and_a_budget_are_options(workplace: Workplace) -> None:
     more = {"price": PRICE, "max_tokens": 100, "in_flight": 1}
-    result = rowmill.run(place.write_rows(3), output=place.folder / "out.csv", **asked(place.simulator, **more))
+    result = rowmill.run(
+        workplace.write_rows(3), output=workplace.folder / "out.csv", **asked(workplace.simulator, **more)
+    )
     assert result.cost_usd is not None
     assert result.cost_usd > 0
     with pytest.raises(rowmill.StoppedError, match=r"budget_usd of 0\.001 USD") as caught:
-        rowmill.map(TEXTS, **asked(place.simulator, **more, budget_usd=0.001))
+        rowmill.map(TEXTS, **asked(workplace.simulator, **more, budget_usd=0.001))
     assert caught.value.reason == "budget"
 
 
-def test_endpoints_are_mappings_as_in_a_job_file(place: Workplace) -> None:
-    endpoint = {"model": "sim", "url": place.simulator.url, "in_flight": 3, "rpm": 60_000, "params": {"top_p": 1}}
+def test_endpoints_are_mappings_as_in_a_job_file(workplace: Workplace) -> None:
+    endpoint = {"model": "sim", "url": workplace.simulator.url, "in_flight": 3, "rpm": 60_000, "params": {"top_p": 1}}
     found = rowmill.map(TEXTS, prompt="{{ text }}", endpoints=[endpoint])
     assert [row["answer"] for row in found] == [f"row-{n}" for n in range(4)]
 
 
-def test_several_endpoints_share_the_rows_as_they_are_told(place: Workplace) -> None:
-    first, rest = ({"model": name, "url": place.simulator.url} for name in ("dear", "cheap"))
+def test_several_endpoints_share_the_rows_as_they_are_told(workplace: Workplace) -> None:
+    first, rest = ({"model": name, "url": workplace.simulator.url} for name in ("dear", "cheap"))
     found = rowmill.map(TEXTS, prompt="{{ text }}", endpoints=[{**first, "take": 2}, rest])
     assert [(row["_endpoint"], row["answer"]) for row in found] == [
         ("dear", "row-0"),
@@ -66,51 +68,51 @@ def test_several_endpoints_share_the_rows_as_they_are_told(place: Workplace) -> 
     ]
 
 
-def test_equal_rows_are_sent_once_where_that_is_asked_for(place: Workplace) -> None:
-    found = rowmill.map([TEXTS[0]] * 5, **asked(place.simulator, dedupe=True))
+def test_equal_rows_are_sent_once_where_that_is_asked_for(workplace: Workplace) -> None:
+    found = rowmill.map([TEXTS[0]] * 5, **asked(workplace.simulator, dedupe=True))
     assert [row["answer"] for row in found] == ["row-0"] * 5
-    assert place.request_total() == 1
+    assert workplace.request_total() == 1
 
 
-def test_what_is_expected_is_judged(place: Workplace) -> None:
-    source = place.write("in.jsonl", '{"text": "[[row-0]]", "label": "row-0"}\n')
-    more = asked(place.simulator, expect={"answer": "label"}, output=place.folder / "out.jsonl")
+def test_what_is_expected_is_judged(workplace: Workplace) -> None:
+    source = workplace.write("in.jsonl", '{"text": "[[row-0]]", "label": "row-0"}\n')
+    more = asked(workplace.simulator, expect={"answer": "label"}, output=workplace.folder / "out.jsonl")
     assert rowmill.run(source, **more).counts == {"ok": 1}
     with pytest.raises(rowmill.JobError, match=r"expect: there is no column label"):
-        rowmill.map(TEXTS, **asked(place.simulator, expect={"answer": "label"}))
+        rowmill.map(TEXTS, **asked(workplace.simulator, expect={"answer": "label"}))
 
 
 @pytest.mark.parametrize("is_awaited", [False, True])
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_a_pilot_shows_its_quote_and_goes_on_when_it_may(place: Workplace, goes_on: bool, is_awaited: bool) -> None:
+def test_a_pilot_shows_its_quote_and_goes_on_when_it_may(workplace: Workplace, goes_on: bool, is_awaited: bool) -> None:
     shown: list[Quote] = []
 
     def approve(quote: Quote) -> bool:
         shown.append(quote)
         return goes_on
 
-    options = asked(place.simulator, price=PRICE, pilot=5, approve=approve, output=place.folder / "out.jsonl")
-    source = place.write_rows(30)
+    options = asked(workplace.simulator, price=PRICE, pilot=5, approve=approve, output=workplace.folder / "out.jsonl")
+    source = workplace.write_rows(30)
     result = asyncio.run(rowmill.arun(source, **options)) if is_awaited else rowmill.run(source, **options)
     assert [(quote.rows, quote.sampled_rows) for quote in shown] == [(30, 5)]
-    assert place.request_total() == (30 if goes_on else 5)
+    assert workplace.request_total() == (30 if goes_on else 5)
     assert (result.exit_code, "not approved" in result.message) == ((0, False) if goes_on else (4, True))
 
 
-def test_a_pilot_under_a_budget_asks_nobody(place: Workplace) -> None:
-    options = asked(place.simulator, price=PRICE, pilot=5, budget_usd=100, max_tokens=5)
-    result = rowmill.run(place.write_rows(12), output=place.folder / "out.jsonl", **options)
-    assert (result.counts, place.request_total()) == ({"ok": 12}, 12)
+def test_a_pilot_under_a_budget_asks_nobody(workplace: Workplace) -> None:
+    options = asked(workplace.simulator, price=PRICE, pilot=5, budget_usd=100, max_tokens=5)
+    result = rowmill.run(workplace.write_rows(12), output=workplace.folder / "out.jsonl", **options)
+    assert (result.counts, workplace.request_total()) == ({"ok": 12}, 12)
 
 
-def test_a_pilot_that_nobody_looks_at_is_refused_also_where_a_job_file_asks_for_it(place: Workplace) -> None:
-    source = place.write_rows(12)
+def test_a_pilot_that_nobody_looks_at_is_refused_also_where_a_job_file_asks_for_it(workplace: Workplace) -> None:
+    source = workplace.write_rows(12)
     with pytest.raises(rowmill.JobError, match="pilot: give approve"):
-        rowmill.run(source, output=place.folder / "out.jsonl", **asked(place.simulator, pilot=5))
-    job = f"{{source: {source}, prompt: x, pilot: 5, endpoints: [{{model: sim, url: '{place.simulator.url}'}}]}}"
+        rowmill.run(source, output=workplace.folder / "out.jsonl", **asked(workplace.simulator, pilot=5))
+    job = f"{{source: {source}, prompt: x, pilot: 5, endpoints: [{{model: sim, url: '{workplace.simulator.url}'}}]}}"
     with pytest.raises(rowmill.JobError, match="pilot: give approve"):
-        asyncio.run(rowmill.arun(place.write("job.yaml", job)))
-    assert place.request_total() == 0
+        asyncio.run(rowmill.arun(workplace.write("job.yaml", job)))
+    assert workplace.request_total() == 0
 
 
 # --- rows that end badly under a prompt ------------------------------------------------------------------
@@ -151,8 +153,8 @@ def test_the_first_bad_row_is_raised_when_all_are_tried_and_saved(refusing: Simu
     assert (sent, sum(refusing.counters()["tokens"].values())) == (4, 4)
 
 
-def test_rows_that_are_all_well_raise_nothing(place: Workplace) -> None:
-    found = rowmill.map(["", *TEXTS], **asked(place.simulator, on_error="raise", empty="skip"))
+def test_rows_that_are_all_well_raise_nothing(workplace: Workplace) -> None:
+    found = rowmill.map(["", *TEXTS], **asked(workplace.simulator, on_error="raise", empty="skip"))
     assert [row["_status"] for row in found] == ["skipped", "ok", "ok", "ok", "ok"]
 
 

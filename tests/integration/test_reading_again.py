@@ -22,23 +22,23 @@ ODD = Step(text='{"mood": "odd", "why": "said so"}')
 SCHEMA = {"mood": "good|bad", "why": "string"}
 
 
-def write_job(place: Workplace, labels: Sequence[str], **keys: Any) -> None:
+def write_job(workplace: Workplace, labels: Sequence[str], **keys: Any) -> None:
     lines = [f"{n},[[row-{n}]],{label}" for n, label in enumerate(labels)]
-    place.write("in.csv", "\n".join(["id,text,label", *lines]) + "\n")
-    endpoint = {"model": "sim", "url": place.simulator.url}
+    workplace.write("in.csv", "\n".join(["id,text,label", *lines]) + "\n")
+    endpoint = {"model": "sim", "url": workplace.simulator.url}
     answer = {"schema": SCHEMA, "expect": {"mood": "label"}}
     job = {"source": "in.csv", "prompt": "{{ text }}", "endpoints": [endpoint], "output": "out.jsonl"}
-    place.write("job.yaml", json.dumps({**job, "answer": answer, **keys}))
+    workplace.write("job.yaml", json.dumps({**job, "answer": answer, **keys}))
 
 
 def test_accuracy_overall_and_by_class_is_shown_and_shown_again_by_a_resume(tmp_path: Path) -> None:
     scripts = {"row-0": GOOD, "row-1": GOOD, "row-2": BAD, "row-3": ODD}
     with Simulator(Behaviour(scripts=scripts)) as simulator:
-        place = Workplace(tmp_path, simulator)
-        write_job(place, ["good", "bad", "bad", "bad"])
-        first = place.rowmill("run", "job.yaml", "--json")
-        again = place.rowmill("run", "job.yaml", "--json")
-        assert place.request_total() == 4
+        workplace = Workplace(tmp_path, simulator)
+        write_job(workplace, ["good", "bad", "bad", "bad"])
+        first = workplace.rowmill("run", "job.yaml", "--json")
+        again = workplace.rowmill("run", "job.yaml", "--json")
+        assert workplace.request_total() == 4
     for ended in (first, again):
         found = ended.json()["accuracy"]["mood"]
         assert (found["rows"], found["right"], found["unanswered"]) == (3, 2, 1)
@@ -50,35 +50,35 @@ def test_accuracy_overall_and_by_class_is_shown_and_shown_again_by_a_resume(tmp_
 
 def test_a_changed_expectation_is_counted_anew_without_a_request(tmp_path: Path) -> None:
     with Simulator(Behaviour(scripts={"*": Script((GOOD,), last_repeats=True)})) as simulator:
-        place = Workplace(tmp_path, simulator)
-        write_job(place, ["good", "bad"], answer={"schema": SCHEMA})
-        assert place.rowmill("run", "job.yaml", "--json").json()["accuracy"] is None
-        write_job(place, ["good", "bad"])
-        assert place.rowmill("run", "job.yaml", "--json").json()["accuracy"]["mood"]["accuracy"] == 0.5
-        assert place.request_total() == 2
+        workplace = Workplace(tmp_path, simulator)
+        write_job(workplace, ["good", "bad"], answer={"schema": SCHEMA})
+        assert workplace.rowmill("run", "job.yaml", "--json").json()["accuracy"] is None
+        write_job(workplace, ["good", "bad"])
+        assert workplace.rowmill("run", "job.yaml", "--json").json()["accuracy"]["mood"]["accuracy"] == 0.5
+        assert workplace.request_total() == 2
 
 
 def test_a_column_that_is_expected_and_missing_is_refused_before_sending(tmp_path: Path) -> None:
     with Simulator(Behaviour()) as simulator:
-        place = Workplace(tmp_path, simulator)
-        write_job(place, ["good"], answer={"schema": SCHEMA, "expect": {"mood": "truth"}})
-        ended = place.rowmill("run", "job.yaml")
+        workplace = Workplace(tmp_path, simulator)
+        write_job(workplace, ["good"], answer={"schema": SCHEMA, "expect": {"mood": "truth"}})
+        ended = workplace.rowmill("run", "job.yaml")
         assert ended.code == 2
         assert "answer.expect: there is no column truth; there are id, text, label" in ended.err
-        assert place.request_total() == 0
+        assert workplace.request_total() == 0
 
 
 def test_export_reads_stored_replies_by_another_schema_and_sends_nothing(tmp_path: Path) -> None:
     with Simulator(Behaviour(scripts={"row-0": GOOD, "row-1": ODD, "row-2": Step.parse("400")})) as simulator:
-        place = Workplace(tmp_path, simulator)
-        write_job(place, ["good", "bad", "bad"])
-        place.rowmill("run", "job.yaml")
-        before = place.request_total()
-        ended = place.rowmill("export", "out.jsonl", "-o", "new.jsonl", "--answer", "mood: good|odd, why: string")
+        workplace = Workplace(tmp_path, simulator)
+        write_job(workplace, ["good", "bad", "bad"])
+        workplace.rowmill("run", "job.yaml")
+        before = workplace.request_total()
+        ended = workplace.rowmill("export", "out.jsonl", "-o", "new.jsonl", "--answer", "mood: good|odd, why: string")
         assert ended.code == 0, ended.err
-        rows = place.output("new.jsonl")
-        assert place.request_total() == before
-        assert [row["_status"] for row in place.output()] == ["ok", "invalid", "failed"]
+        rows = workplace.output("new.jsonl")
+        assert workplace.request_total() == before
+        assert [row["_status"] for row in workplace.output()] == ["ok", "invalid", "failed"]
     assert [(row["mood"], row["why"], row["_status"]) for row in rows] == [
         ("good", "said so", "ok"),
         ("odd", "said so", "ok"),
@@ -89,11 +89,11 @@ def test_export_reads_stored_replies_by_another_schema_and_sends_nothing(tmp_pat
 
 def test_a_schema_that_no_reply_fits_is_told_row_by_row(tmp_path: Path) -> None:
     with Simulator(Behaviour(scripts={"row-0": GOOD})) as simulator:
-        place = Workplace(tmp_path, simulator)
-        write_job(place, ["good"])
-        place.rowmill("run", "job.yaml")
-        place.rowmill("export", "out.jsonl", "-o", "new.jsonl", "--answer", "mood: integer, why: string")
-        [row] = place.output("new.jsonl")
+        workplace = Workplace(tmp_path, simulator)
+        write_job(workplace, ["good"])
+        workplace.rowmill("run", "job.yaml")
+        workplace.rowmill("export", "out.jsonl", "-o", "new.jsonl", "--answer", "mood: integer, why: string")
+        [row] = workplace.output("new.jsonl")
     assert (row["_status"], row["mood"]) == ("invalid", None)
     assert row["_error"].startswith("$.mood")
 
@@ -139,9 +139,9 @@ MESSAGE = {
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Workplace]:
     with Simulator(Behaviour()) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write("in.csv", "text\nfine\n")
-        yield place
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write("in.csv", "text\nfine\n")
+        yield workplace
 
 
 def test_the_messages_api_answers_by_its_tool_and_is_read_again_without_a_key(bare: Workplace) -> None:

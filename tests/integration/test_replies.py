@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def trial(folder: Path, behaviour: Behaviour, rows: int, *options: str) -> tuple[Workplace, Ended]:
     with Simulator(behaviour) as simulator:
-        place = Workplace(folder, simulator)
-        place.write_rows(rows)
-        ended = place.run(*options)
-        place.seen = simulator.counters()  # type: ignore[attr-defined]
-        return place, ended
+        workplace = Workplace(folder, simulator)
+        workplace.write_rows(rows)
+        ended = workplace.run(*options)
+        workplace.seen = simulator.counters()  # type: ignore[attr-defined]
+        return workplace, ended
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def trial(folder: Path, behaviour: Behaviour, rows: int, *options: str) -> tuple
 )
 def test_one_odd_reply_ends_as_the_table_says(tmp_path: Path, step: str, status: str, requests: int) -> None:
     with Simulator(Behaviour(scripts={"row-1": step})) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(4)
-        ended = place.run("--backoff-s", "0.05", "--in-flight", "2")
-        row = place.output()[1]
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(4)
+        ended = workplace.run("--backoff-s", "0.05", "--in-flight", "2")
+        row = workplace.output()[1]
         assert row["_status"] == status, ended.err
-        assert place.requests()["row-1"] == requests
-        assert [r["_status"] for r in place.output() if r["id"] != "1"] == ["ok"] * 3
+        assert workplace.requests()["row-1"] == requests
+        assert [r["_status"] for r in workplace.output() if r["id"] != "1"] == ["ok"] * 3
         if status == "ok":
             assert row["answer"] == "row-1"
         if step == "no-usage":
@@ -88,54 +88,54 @@ def test_one_odd_reply_ends_as_the_table_says(tmp_path: Path, step: str, status:
 def test_a_hopeless_server_stops_the_run_with_exit_4_and_all_rows_pending(tmp_path: Path, step: str, word: str) -> None:
     behaviour = Behaviour(scripts={"*": step}, retry_after="none")
     with Simulator(behaviour) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(2000)
-        ended = place.run()
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(2000)
+        ended = workplace.run()
         assert ended.code == 4, ended.err
         assert word in ended.err
-        assert place.request_total() <= 40
+        assert workplace.request_total() <= 40
         assert not (tmp_path / "out.jsonl").exists()
-        status = place.rowmill("status", "out.jsonl", "--json").json()
+        status = workplace.rowmill("status", "out.jsonl", "--json").json()
         assert status["counts"] == {}
 
 
 def test_each_row_gets_its_own_token_after_random_delays(tmp_path: Path) -> None:
-    place, ended = trial(tmp_path, Behaviour(latency="0-0.05"), 3000, "--in-flight", "100")
+    workplace, ended = trial(tmp_path, Behaviour(latency="0-0.05"), 3000, "--in-flight", "100")
     assert ended.code == 0
-    assert own_tokens(place.output())
+    assert own_tokens(workplace.output())
 
 
 def test_the_server_never_sees_more_than_the_cap_at_once(tmp_path: Path) -> None:
     behaviour = Behaviour(latency="0.01", faults={"500": 0.2, "429": 0.05})
-    place, ended = trial(tmp_path, behaviour, 60, "--in-flight", "3", "--backoff-s", "0.01", "--attempts", "9")
+    workplace, ended = trial(tmp_path, behaviour, 60, "--in-flight", "3", "--backoff-s", "0.01", "--attempts", "9")
     assert ended.code == 0, ended.err
-    assert place.seen["peak_in_flight"] <= 3  # type: ignore[attr-defined]
+    assert workplace.seen["peak_in_flight"] <= 3  # type: ignore[attr-defined]
 
 
 def test_a_request_that_is_never_answered_is_retried_after_its_deadline(tmp_path: Path) -> None:
     behaviour = Behaviour(scripts={f"row-{n}": "hang, ok" for n in range(0, 30, 10)})
-    place, ended = trial(tmp_path, behaviour, 30, "--timeout-s", "0.5", "--backoff-s", "0.05")
+    workplace, ended = trial(tmp_path, behaviour, 30, "--timeout-s", "0.5", "--backoff-s", "0.05")
     assert ended.code == 0
-    assert own_tokens(place.output())
+    assert own_tokens(workplace.output())
 
 
 def test_slow_rows_do_not_hold_up_the_others(tmp_path: Path) -> None:
     behaviour = Behaviour(latency="0.01", scripts={f"row-{n}": "ok latency=1.5" for n in range(0, 100, 20)})
-    place, _ = trial(tmp_path, behaviour, 100, "--in-flight", "10")
-    assert place.seen["peak_in_flight"] <= 10  # type: ignore[attr-defined]
-    assert own_tokens(place.output())
+    workplace, _ = trial(tmp_path, behaviour, 100, "--in-flight", "10")
+    assert workplace.seen["peak_in_flight"] <= 10  # type: ignore[attr-defined]
+    assert own_tokens(workplace.output())
 
 
 def test_a_server_that_is_gone_for_a_while_costs_no_attempt(tmp_path: Path) -> None:
     behaviour = Behaviour(latency="0.05", outages=[Outage(0.2, 0.8, "refuse")])
-    place, ended = trial(tmp_path, behaviour, 300, "--in-flight", "10", "--attempts", "1")
+    workplace, ended = trial(tmp_path, behaviour, 300, "--in-flight", "10", "--attempts", "1")
     assert ended.code == 0, ended.err
-    assert own_tokens(place.output())
+    assert own_tokens(workplace.output())
 
 
-def test_a_server_that_was_never_there_stops_the_run_resumable(place: Workplace) -> None:
-    place.write_rows(3)
-    ended = place.rowmill(
+def test_a_server_that_was_never_there_stops_the_run_resumable(workplace: Workplace) -> None:
+    workplace.write_rows(3)
+    ended = workplace.rowmill(
         "run",
         "in.csv",
         "-p",
@@ -155,11 +155,11 @@ def test_a_server_that_was_never_there_stops_the_run_resumable(place: Workplace)
 
 def test_a_retry_after_is_waited_for(tmp_path: Path) -> None:
     behaviour = Behaviour(scripts={"row-0": "429 retry-after=1.2, ok"}, log=True)
-    place, ended = trial(tmp_path, behaviour, 3, "--in-flight", "1")
+    workplace, ended = trial(tmp_path, behaviour, 3, "--in-flight", "1")
     assert ended.code == 0
-    first_s, second_s = (at_s for at_s, token, _ in place.seen["log"] if token == "row-0")  # type: ignore[attr-defined]
+    first_s, second_s = (at_s for at_s, token, _ in workplace.seen["log"] if token == "row-0")  # type: ignore[attr-defined]
     assert second_s - first_s > 1.2
-    assert place.seen["tokens"]["row-0"] == 2  # type: ignore[attr-defined]
+    assert workplace.seen["tokens"]["row-0"] == 2  # type: ignore[attr-defined]
 
 
 def test_too_long_a_wait_is_told_and_not_slept(tmp_path: Path) -> None:
@@ -176,29 +176,29 @@ def test_an_untrusted_certificate_stops_at_once_and_names_the_option(tmp_path: P
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     with Simulator(Behaviour(), tls=context) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(10)
-        ended = place.run()
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(10)
+        ended = workplace.run()
         assert ended.code == 4
         assert "--ca-file" in ended.err
         authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-        assert place.run("--ca-file", "ca.pem").code == 0
+        assert workplace.run("--ca-file", "ca.pem").code == 0
 
 
 def test_answers_by_schema_are_typed_columns(tmp_path: Path) -> None:
-    place, ended = trial(
+    workplace, ended = trial(
         tmp_path, Behaviour(), 20, "--answer", "label: positive|negative, score: number", "-o", "out.jsonl"
     )
     assert ended.code == 0, ended.err
-    for row in place.output():
+    for row in workplace.output():
         assert row["label"] in ("positive", "negative")
         assert isinstance(row["score"], int | float)
 
 
-def test_an_invalid_answer_is_told_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_answer_is_reported_with_its_path(tmp_path: Path) -> None:
     behaviour = Behaviour(scripts={"row-1": 'ok text=\'{"label": "neither"}\''})
-    place, ended = trial(tmp_path, behaviour, 3, "--answer", "label: positive|negative")
+    workplace, ended = trial(tmp_path, behaviour, 3, "--answer", "label: positive|negative")
     assert ended.code == 3
-    row = place.output()[1]
+    row = workplace.output()[1]
     assert row["_status"] == "invalid"
     assert "$.label" in row["_error"]

@@ -18,68 +18,68 @@ def test_a_signal_saves_what_is_in_flight_and_none_of_it_is_sent_again(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     with Simulator(Behaviour(latency="0.2")) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(100)
-        process = place.start("--in-flight", "10")
-        until(lambda: place.request_total() >= 30, process)
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(100)
+        process = workplace.start("--in-flight", "10")
+        until(lambda: workplace.request_total() >= 30, process)
         process.send_signal(number)
         _, err = process.communicate(timeout=15)
         assert process.returncode == code, err
         assert "same command again" in err
         assert "rowmill export" in err
         assert not (tmp_path / "out.jsonl").exists()
-        sent = place.request_total()
-        exported = place.rowmill("export", "out.jsonl", "-o", "part.jsonl")
+        sent = workplace.request_total()
+        exported = workplace.rowmill("export", "out.jsonl", "-o", "part.jsonl")
         assert exported.code == 0
-        assert len(place.output("part.jsonl")) == sent
-        assert place.run("--in-flight", "50").code == 0
-        assert place.request_total() == 100
-        assert own_tokens(place.output())
+        assert len(workplace.output("part.jsonl")) == sent
+        assert workplace.run("--in-flight", "50").code == 0
+        assert workplace.request_total() == 100
+        assert own_tokens(workplace.output())
 
 
 def test_a_second_signal_stops_at_once_and_loses_nothing_committed(tmp_path: Path) -> None:
     hanging = {f"row-{n}": "hang" for n in range(50, 60)}
     with Simulator(Behaviour(latency="0.05-0.15", scripts=hanging)) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(5_000)
-        process = place.start("--in-flight", "20")
-        until(lambda: committed(place) >= 60, process)
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(5_000)
+        process = workplace.start("--in-flight", "20")
+        until(lambda: committed(workplace) >= 60, process)
         process.send_signal(signal.SIGINT)
         until(lambda: simulator.counters()["in_flight"] == len(hanging), process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=8)  # after one signal, what is in flight has 10 s
         assert process.returncode == 130
-        place.rowmill("export", "out.jsonl", "-o", "part.jsonl")
-        assert len(place.output("part.jsonl")) == place.request_total() - len(hanging)
+        workplace.rowmill("export", "out.jsonl", "-o", "part.jsonl")
+        assert len(workplace.output("part.jsonl")) == workplace.request_total() - len(hanging)
 
 
-def committed(place: Workplace) -> int:
+def committed(workplace: Workplace) -> int:
     """Rows that are answered in the run file."""
-    status = place.rowmill("status", "out.jsonl", "--json")
+    status = workplace.rowmill("status", "out.jsonl", "--json")
     return int(status.json()["counts"].get("ok", 0)) if status.code == 0 else 0  # no run file yet
 
 
-def test_a_signal_does_not_wait_for_more_input(place: Workplace) -> None:
-    process = place.begin(*place.arguments("-"), stdin=subprocess.PIPE)
+def test_a_signal_does_not_wait_for_more_input(workplace: Workplace) -> None:
+    process = workplace.begin(*workplace.arguments("-"), stdin=subprocess.PIPE)
     assert process.stdin is not None
     for number in range(2_500):
         process.stdin.write(f'{{"id": {number}, "text": "[[row-{number}]]"}}\n')
     process.stdin.flush()
-    until(lambda: place.request_total() >= 1_000, process)
+    until(lambda: workplace.request_total() >= 1_000, process)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     process.stdin.close()
     assert "run the same command again" in (process.stderr.read() if process.stderr else "")
 
 
-def test_a_closed_pipe_ends_without_a_traceback(place: Workplace) -> None:
-    place.write_rows(2000)
-    place.run()
+def test_a_closed_pipe_ends_without_a_traceback(workplace: Workplace) -> None:
+    workplace.write_rows(2000)
+    workplace.run()
     process = subprocess.Popen(
         f"{sys.executable} -m rowmill rows out.jsonl --json | head -1",
         shell=True,
-        cwd=place.folder,
-        env=place.environment,
+        cwd=workplace.folder,
+        env=workplace.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,7 +87,7 @@ def test_a_closed_pipe_ends_without_a_traceback(place: Workplace) -> None:
     out, err = process.communicate(timeout=30)
     assert len(out.splitlines()) == 1
     assert err == ""
-    assert place.run().code == 0
+    assert workplace.run().code == 0
 
 
 def test_the_key_is_nowhere_even_if_the_server_echoes_it(tmp_path: Path) -> None:
@@ -98,30 +98,30 @@ def test_the_key_is_nowhere_even_if_the_server_echoes_it(tmp_path: Path) -> None
         "row-2": f'500 message="key {key}"...',
     }
     with Simulator(Behaviour(key=key, scripts=scripts)) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(4)
-        ended = place.run("--key-env", "MY_KEY", "--attempts", "2", "--backoff-s", "0.01", env={"MY_KEY": key})
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(4)
+        ended = workplace.run("--key-env", "MY_KEY", "--attempts", "2", "--backoff-s", "0.01", env={"MY_KEY": key})
         assert ended.code == 3, ended.err
-        shown = place.rowmill("rows", "out.jsonl")
+        shown = workplace.rowmill("rows", "out.jsonl")
         assert key not in ended.err + ended.out + shown.out
         for path in tmp_path.iterdir():
             assert key.encode() not in path.read_bytes(), path
-        assert "***" in place.output()[0]["answer"]
+        assert "***" in workplace.output()[0]["answer"]
 
 
-def test_piped_progress_is_a_few_plain_lines(place: Workplace) -> None:
-    place.write_rows(3000)
-    ended = place.run()
+def test_piped_progress_is_a_few_plain_lines(workplace: Workplace) -> None:
+    workplace.write_rows(3000)
+    ended = workplace.run()
     assert len(ended.err.splitlines()) < 20
     assert ended.out == ""
 
 
 def test_a_job_deadline_stops_resumable(tmp_path: Path) -> None:
     with Simulator(Behaviour(latency="0.1")) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(500)
-        ended = place.run("--max-duration-s", "1", "--in-flight", "5")
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(500)
+        ended = workplace.run("--max-duration-s", "1", "--in-flight", "5")
         assert ended.code == 4
         assert "max_duration_s" in ended.err
-        assert place.run("--in-flight", "100").code == 0
-        assert place.request_total() == 500
+        assert workplace.run("--in-flight", "100").code == 0
+        assert workplace.request_total() == 500

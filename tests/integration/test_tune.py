@@ -29,8 +29,8 @@ output: out.jsonl
 """
 
 
-def tune(place: Workplace, *more: str, source: str = "in.csv") -> Ended:
-    return place.rowmill("tune", *place.arguments(source, *more)[1:])
+def tune(workplace: Workplace, *more: str, source: str = "in.csv") -> Ended:
+    return workplace.rowmill("tune", *workplace.arguments(source, *more)[1:])
 
 
 @pytest.fixture
@@ -87,39 +87,39 @@ def test_what_is_recommended_is_written_into_the_job_file(slots: Workplace) -> N
     assert slots.request_total() == 200
 
 
-def test_a_run_that_was_stopped_keeps_its_rows_through_a_tune(place: Workplace) -> None:
-    place.write_rows(300)
-    place.simulator.change(latency="0.05")
-    process = place.start("--in-flight", "8")
-    until(lambda: place.request_total() > 60, process)
+def test_a_run_that_was_stopped_keeps_its_rows_through_a_tune(workplace: Workplace) -> None:
+    workplace.write_rows(300)
+    workplace.simulator.change(latency="0.05")
+    process = workplace.start("--in-flight", "8")
+    until(lambda: workplace.request_total() > 60, process)
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
-    place.simulator.change(latency="0")
-    before = place.request_total()
-    ended = tune(place, "--most", "5", "--step-rows", "10")
+    workplace.simulator.change(latency="0")
+    before = workplace.request_total()
+    ended = tune(workplace, "--most", "5", "--step-rows", "10")
     assert ended.code == 0, ended.err
-    assert place.request_total() > before
-    status = place.rowmill("status", "out.jsonl", "--json").json()
-    assert status["counts"]["ok"] == place.request_total()
-    assert place.run().code == 0
-    assert place.request_total() == 300
-    assert own_tokens(place.output())
+    assert workplace.request_total() > before
+    status = workplace.rowmill("status", "out.jsonl", "--json").json()
+    assert status["counts"]["ok"] == workplace.request_total()
+    assert workplace.run().code == 0
+    assert workplace.request_total() == 300
+    assert own_tokens(workplace.output())
 
 
-def test_a_second_tune_measures_with_rows_that_are_still_fresh(place: Workplace) -> None:
-    place.write_rows(200)
-    assert tune(place, "--most", "5", "--step-rows", "10").code == 0
-    first = place.request_total()
-    assert tune(place, "--most", "5", "--step-rows", "10").code == 0
-    assert place.request_total() > first
-    assert max(place.requests().values()) == 1
+def test_a_second_tune_measures_with_rows_that_are_still_fresh(workplace: Workplace) -> None:
+    workplace.write_rows(200)
+    assert tune(workplace, "--most", "5", "--step-rows", "10").code == 0
+    first = workplace.request_total()
+    assert tune(workplace, "--most", "5", "--step-rows", "10").code == 0
+    assert workplace.request_total() > first
+    assert max(workplace.requests().values()) == 1
 
 
 def test_throttling_ends_it_and_less_is_recommended(tmp_path: Path) -> None:
     with Simulator(Behaviour(rpm=600, window_s=6.0, dialect="none", latency="0.05")) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(400)
-        ended = tune(place, "--step-rows", "30", "--step-s", "2", "--json")
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(400)
+        ended = tune(workplace, "--step-rows", "30", "--step-s", "2", "--json")
         assert ended.code == 0, ended.err
         report = ended.json()
         assert report["steps"][-1]["throttled_share"] > 0
@@ -127,34 +127,34 @@ def test_throttling_ends_it_and_less_is_recommended(tmp_path: Path) -> None:
         assert report["recommended"]["in_flight"] < report["steps"][-1]["in_flight"]
 
 
-def test_an_interrupt_keeps_what_was_measured(place: Workplace) -> None:
-    place.write_rows(400)
-    place.simulator.change(latency="0.1")
+def test_an_interrupt_keeps_what_was_measured(workplace: Workplace) -> None:
+    workplace.write_rows(400)
+    workplace.simulator.change(latency="0.1")
     process = subprocess.Popen(
-        [sys.executable, "-m", "rowmill", "tune", *place.arguments()[1:], "--step-rows", "10", "--json"],
-        cwd=place.folder,
-        env=place.environment,
+        [sys.executable, "-m", "rowmill", "tune", *workplace.arguments()[1:], "--step-rows", "10", "--json"],
+        cwd=workplace.folder,
+        env=workplace.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(lambda: place.request_total() > 30, process)
+    until(lambda: workplace.request_total() > 30, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert '"in_flight": 1,' in out
-    sent = place.request_total()
-    status = place.rowmill("status", "out.jsonl", "--json").json()
+    sent = workplace.request_total()
+    status = workplace.rowmill("status", "out.jsonl", "--json").json()
     assert status["counts"]["ok"] == sent
-    assert place.run().code == 0
-    assert place.request_total() == 400
+    assert workplace.run().code == 0
+    assert workplace.request_total() == 400
 
 
-def test_a_server_that_is_not_there_is_no_measurement(place: Workplace) -> None:
-    place.write_rows(50)
-    place.simulator.stop()
-    ended = tune(place, "--step-s", "0.5", "--json")
+def test_a_server_that_is_not_there_is_no_measurement(workplace: Workplace) -> None:
+    workplace.write_rows(50)
+    workplace.simulator.stop()
+    ended = tune(workplace, "--step-s", "0.5", "--json")
     assert ended.code == 4
     assert ended.json()["recommended"] is None
     assert ended.json()["ended"] == "nothing was answered at 1 in flight"
@@ -169,34 +169,34 @@ def test_a_server_that_is_not_there_is_no_measurement(place: Workplace) -> None:
         (["--most", "0"], "must be above 0"),
     ],
 )
-def test_wrong_usage_is_refused_before_anything_is_sent(place: Workplace, more: list[str], words: str) -> None:
-    place.write_rows(5)
-    ended = tune(place, *more)
+def test_wrong_usage_is_refused_before_anything_is_sent(workplace: Workplace, more: list[str], words: str) -> None:
+    workplace.write_rows(5)
+    ended = tune(workplace, *more)
     assert ended.code == 2
     assert words in ended.err
-    assert place.request_total() == 0
+    assert workplace.request_total() == 0
 
 
-def test_standard_input_is_refused(place: Workplace) -> None:
-    assert "write it to a file first" in tune(place, source="-").err
+def test_standard_input_is_refused(workplace: Workplace) -> None:
+    assert "write it to a file first" in tune(workplace, source="-").err
 
 
-def test_an_input_without_fresh_rows_is_refused(place: Workplace) -> None:
-    place.write_rows(30)
-    assert place.run("--limit", "28").code == 0
-    ended = tune(place)
+def test_an_input_without_fresh_rows_is_refused(workplace: Workplace) -> None:
+    workplace.write_rows(30)
+    assert workplace.run("--limit", "28").code == 0
+    ended = tune(workplace)
     assert ended.code == 2
     assert "at least 6 rows that are not finished; there are 2" in ended.err
-    assert place.request_total() == 28
+    assert workplace.request_total() == 28
 
 
 def test_auto_uses_the_slots_of_a_queueing_server(tmp_path: Path) -> None:
     with Simulator(Behaviour(slots=16, latency="0.05")) as simulator:
-        place = Workplace(tmp_path, simulator)
-        place.write_rows(1_500)
-        ended = place.run("--json")
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(1_500)
+        ended = workplace.run("--json")
         assert ended.code == 0, ended.err
-        assert place.request_total() == 1_500
+        assert workplace.request_total() == 1_500
         counters = simulator.counters()
         assert counters["peak_serving"] == 16
         assert counters["peak_in_flight"] <= 64

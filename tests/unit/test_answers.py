@@ -118,7 +118,7 @@ def test_a_reply_without_text_is_unreadable(reply: Reply) -> None:
     assert failed(reply).kind is FailureKind.UNREADABLE
 
 
-def test_an_invalid_answer_names_the_place_and_keeps_the_text() -> None:
+def test_an_invalid_answer_names_the_path_and_keeps_the_text() -> None:
     found = failed(Reply('{"a": 1}', "stop"), SCHEMA)
     assert found.kind is FailureKind.INVALID
     assert found.message.startswith("$.a: ")

@@ -51,7 +51,7 @@ def test_a_decoded_chunk_equals_the_encoded_one(chunk: Chunk) -> None:
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_taken_rows_keep_their_places_values_and_faults(chunk: Chunk) -> None:
+def test_taken_rows_keep_their_indices_values_and_faults(chunk: Chunk) -> None:
     taken = chunk.take([1, 2])
     assert list(taken.indices) == [6, 7]
     assert list(taken.records()) == list(chunk.records())[1:]

@@ -195,7 +195,7 @@ def local_class() -> Any:
         (local_class(), "cannot be found again by its name"),
     ],
 )
-def test_what_cannot_come_back_is_refused_with_its_place(value: Any, message: str) -> None:
+def test_what_cannot_come_back_is_refused_with_its_path(value: Any, message: str) -> None:
     with pytest.raises(codec.CodecError, match=message):
         codec.encode(value)
 

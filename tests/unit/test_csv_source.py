@@ -137,7 +137,7 @@ def test_odd_names_are_kept(tmp_path: Path) -> None:
     )
 
 
-def test_several_columns_without_name_are_named_by_their_place(tmp_path: Path) -> None:
+def test_several_columns_without_name_are_named_by_their_position(tmp_path: Path) -> None:
     assert open_source(str(write(tmp_path, ",a,,\n"))).columns() == ("column_1", "a", "column_3", "column_4")
 
 

@@ -29,11 +29,11 @@ def book(path: Path, **sheets: Write) -> str:
 def cells(*rows: list[Any]) -> Write:
     def write(sheet: Any, _: Any) -> None:
         for number, row in enumerate(rows):
-            for place, value in enumerate(row):
+            for column, value in enumerate(row):
                 if isinstance(value, str):
-                    sheet.write_string(number, place, value)
+                    sheet.write_string(number, column, value)
                 else:
-                    sheet.write(number, place, value)
+                    sheet.write(number, column, value)
 
     return write
 
@@ -105,7 +105,7 @@ def test_columns_under_a_merged_header_are_told_apart(tmp_path: Path) -> None:
     assert read(tmp_path, write) == [{"id": 1, "score": 2, "score_2": 3, "score_3": 4}]
 
 
-def test_values_without_a_header_are_kept_under_their_columns_place(tmp_path: Path) -> None:
+def test_values_without_a_header_are_kept_under_their_columns_position(tmp_path: Path) -> None:
     assert read(tmp_path, cells(["a", None, None], ["x", "note", 5])) == [{"a": "x", "column_2": "note", "column_3": 5}]
 
 

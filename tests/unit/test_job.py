@@ -368,7 +368,7 @@ def test_texts_are_read_from_files(tmp_path: Path) -> None:
     assert job(prompt="@@home {{ text }}").messages[0].content == "@home {{ text }}"
 
 
-def test_a_file_that_is_not_there_is_a_fault_with_its_place(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_a_fault_with_its_path(tmp_path: Path) -> None:
     [fault] = faults(tmp_path, SMALL.replace("{{ text }}", "@none.txt"))
     assert fault.startswith("job.yaml:2: prompt: the file ")
     assert "is not there" in fault

@@ -29,8 +29,8 @@ GOOD = ok('{"label": "yes"}')
 BAD = ok('{"label": 7}')
 
 
-class Place:
-    """One lane of a trial: how its server answers, and the rows meant for it (None: it shares the others' feed)."""
+class LaneSetup:
+    """One lane of a run: how its server answers, and the rows meant for it (None: it shares the others' feed)."""
 
     def __init__(self, answer: Answering, rows: Sequence[int] | None = None, **settings: Any) -> None:
         self.provider = FakeProvider(answer, settings.pop("latency_s", 0.1))
@@ -45,8 +45,8 @@ class Place:
 class Lanes:
     """A run over several lanes; `shared` rows are for whoever is free of those without rows of their own."""
 
-    def __init__(self, *places: Place, shared: int = 0, max_outage_s: float = 600.0) -> None:
-        self.places = places
+    def __init__(self, *setups: LaneSetup, shared: int = 0, max_outage_s: float = 600.0) -> None:
+        self.setups = setups
         self.store = FakeStore()
         self.events: list[Event] = []
         self.reason, self.message = run_virtual(lambda: self._go(shared, max_outage_s))
@@ -54,9 +54,9 @@ class Lanes:
     async def _go(self, shared: int, max_outage_s: float) -> tuple[StopReason, str]:
         clock = FakeClock()
         common = FakeFeed([Row(index, {"text": str(index)}) for index in range(shared)])
-        own = [FakeFeed([Row(n, {"text": str(n)}) for n in place.rows or ()]) for place in self.places]
-        feeds = [common if place.rows is None else feed for place, feed in zip(self.places, own, strict=True)]
-        total = shared + sum(len(place.rows or ()) for place in self.places)
+        own = [FakeFeed([Row(n, {"text": str(n)}) for n in setup.rows or ()]) for setup in self.setups]
+        feeds = [common if setup.rows is None else feed for setup, feed in zip(self.setups, own, strict=True)]
+        total = shared + sum(len(setup.rows or ()) for setup in self.setups)
         run = Run(
             list(dict.fromkeys(feeds)),
             self.store,
@@ -66,19 +66,19 @@ class Lanes:
         )
         schema = compile_schema({"label": "string"})
         started = clock.now()
-        for number, (place, feed) in enumerate(zip(self.places, feeds, strict=True)):
-            config = LaneConfig("abc"[number], "model", place.in_flight, max_outage_s=max_outage_s, pin=place.pin)
-            limits = Limits(place.rpm)
+        for number, (setup, feed) in enumerate(zip(self.setups, feeds, strict=True)):
+            config = LaneConfig("abc"[number], "model", setup.in_flight, max_outage_s=max_outage_s, pin=setup.pin)
+            limits = Limits(setup.rpm)
             lane = Lane(
                 config,
-                place.provider,
+                setup.provider,
                 clock,
                 run.notify,
                 RateGate(RateLimiter(limits), clock, stated=limits),
-                run.failover.join(feed, has_partition=place.rows is not None),
+                run.failover.join(feed, has_partition=setup.rows is not None),
             )
             prompt = compile_prompt([Message("user", "{{ text }}")])
-            run.add(lane, RowRules(prompt, {}, schema, RetryRules(cascade=place.cascade)))
+            run.add(lane, RowRules(prompt, {}, schema, RetryRules(cascade=setup.cascade)))
         ending = await run.execute(RunLimits())
         self.seconds = clock.now() - started
         return ending
@@ -113,53 +113,53 @@ def until(seconds: float, before: Failure) -> Answering:
 
 
 def test_a_fast_and_a_slow_lane_together_do_what_both_do_alone() -> None:
-    lanes = Lanes(Place(fine, latency_s=0.1), Place(fine, latency_s=0.4), shared=5000)
+    lanes = Lanes(LaneSetup(fine, latency_s=0.1), LaneSetup(fine, latency_s=0.4), shared=5000)
     assert lanes.statuses == {"ok": 5000}
     assert 5000 / lanes.seconds >= 0.95 * (10 / 0.1 + 10 / 0.4)
 
 
 def test_rows_go_to_the_lane_that_they_are_meant_for() -> None:
-    lanes = Lanes(Place(fine, range(20), latency_s=5.0), Place(fine, range(20, 30)))
+    lanes = Lanes(LaneSetup(fine, range(20), latency_s=5.0), LaneSetup(fine, range(20, 30)))
     assert lanes.by == {"a": 20, "b": 10}
     assert {lanes.store.outcomes[index].endpoint for index in range(20)} == {"a"}
 
 
 def test_rows_of_a_lane_whose_server_is_gone_go_to_the_other() -> None:
-    lanes = Lanes(Place(down, range(200)), Place(fine, range(200, 210)))
+    lanes = Lanes(LaneSetup(down, range(200)), LaneSetup(fine, range(200, 210)))
     assert lanes.statuses == {"ok": 210}
     assert lanes.by == {"b": 210}
     assert lanes.reason is StopReason.FINISHED
 
 
 def test_a_lane_that_always_fails_is_probed_while_the_other_does_its_rows() -> None:
-    broken = Place(lambda index, number, now: failure(FailureKind.SERVER))
-    lanes = Lanes(broken, Place(fine, in_flight=2), shared=2000)
+    broken = LaneSetup(lambda index, number, now: failure(FailureKind.SERVER))
+    lanes = Lanes(broken, LaneSetup(fine, in_flight=2), shared=2000)
     assert lanes.statuses == {"ok": 2000}
     assert lanes.by == {"b": 2000}
     assert 20 <= len(broken.provider.sent) <= 80
 
 
 def test_a_lane_that_is_well_again_takes_its_own_rows() -> None:
-    lanes = Lanes(Place(until(5.0, DOWN), range(1000)), Place(fine, range(1000, 1001), in_flight=1))
+    lanes = Lanes(LaneSetup(until(5.0, DOWN), range(1000)), LaneSetup(fine, range(1000, 1001), in_flight=1))
     assert lanes.statuses == {"ok": 1001}
     assert lanes.by["a"] > 900
 
 
 def test_rows_of_a_pinned_lane_wait_for_it() -> None:
-    lanes = Lanes(Place(until(30.0, DOWN), range(20), pin=True), Place(fine, range(20, 30)))
+    lanes = Lanes(LaneSetup(until(30.0, DOWN), range(20), pin=True), LaneSetup(fine, range(20, 30)))
     assert lanes.by == {"a": 20, "b": 10}
 
 
 def test_rows_of_a_pinned_lane_that_is_out_stay_pending_and_the_others_are_done() -> None:
     quota = failure(FailureKind.QUOTA)
-    lanes = Lanes(Place(lambda *_: quota, range(100), pin=True), Place(fine, range(100, 150)))
+    lanes = Lanes(LaneSetup(lambda *_: quota, range(100), pin=True), LaneSetup(fine, range(100, 150)))
     assert lanes.by == {"b": 50}
     assert lanes.reason is StopReason.QUOTA
 
 
 def test_with_no_lane_left_the_run_stops_and_the_rows_stay_pending() -> None:
     quota = failure(FailureKind.QUOTA)
-    lanes = Lanes(Place(lambda *_: quota), Place(lambda *_: quota), shared=100)
+    lanes = Lanes(LaneSetup(lambda *_: quota), LaneSetup(lambda *_: quota), shared=100)
     assert not lanes.store.outcomes
     assert lanes.reason is StopReason.QUOTA
     assert sorted(lanes.disabled) == ["a", "b"]
@@ -168,22 +168,24 @@ def test_with_no_lane_left_the_run_stops_and_the_rows_stay_pending() -> None:
 def test_rows_of_a_disabled_lane_go_to_the_first_of_the_others() -> None:
     quota = failure(FailureKind.QUOTA)
     lanes = Lanes(
-        Place(fine, range(5), in_flight=2),
-        Place(lambda *_: quota, range(5, 105)),
-        Place(fine, range(105, 110)),
+        LaneSetup(fine, range(5), in_flight=2),
+        LaneSetup(lambda *_: quota, range(5, 105)),
+        LaneSetup(fine, range(105, 110)),
     )
     assert lanes.by == {"a": 105, "c": 5}
 
 
 def test_a_row_that_is_for_all_prefers_those_it_is_for() -> None:
-    lanes = Lanes(Place(fine, range(500, 505)), Place(until(300.0, DOWN)), Place(fine, in_flight=3), shared=300)
+    lanes = Lanes(
+        LaneSetup(fine, range(500, 505)), LaneSetup(until(300.0, DOWN)), LaneSetup(fine, in_flight=3), shared=300
+    )
     assert lanes.by == {"a": 5, "c": 300}
 
 
 def test_while_both_lanes_are_throttled_the_rows_wait_for_the_earlier() -> None:
     slow = failure(FailureKind.THROTTLED, retry_after_s=120.0)
     quick = failure(FailureKind.THROTTLED, retry_after_s=5.0)
-    lanes = Lanes(Place(until(100.0, slow)), Place(until(4.0, quick)), shared=10)
+    lanes = Lanes(LaneSetup(until(100.0, slow)), LaneSetup(until(4.0, quick)), shared=10)
     assert lanes.statuses == {"ok": 10}
     assert lanes.by == {"b": 10}
     assert lanes.seconds < 8.0
@@ -191,7 +193,7 @@ def test_while_both_lanes_are_throttled_the_rows_wait_for_the_earlier() -> None:
 
 def test_a_row_meant_for_a_throttled_lane_waits_for_it() -> None:
     slow = failure(FailureKind.THROTTLED, retry_after_s=20.0)
-    lanes = Lanes(Place(until(10.0, slow), range(5)), Place(fine, range(5, 10)))
+    lanes = Lanes(LaneSetup(until(10.0, slow), range(5)), LaneSetup(fine, range(5, 10)))
     assert lanes.by == {"a": 5, "b": 5}
 
 
@@ -206,37 +208,37 @@ def test_attempts_are_counted_at_each_lane_apart() -> None:
     def second(index: int, number: int, now: float) -> RawReply | Failure:
         return failure(FailureKind.SERVER) if index in faults and number < faults[index] else GOOD
 
-    lanes = Lanes(Place(first, range(30)), Place(second, range(30, 31)))
+    lanes = Lanes(LaneSetup(first, range(30)), LaneSetup(second, range(30, 31)))
     assert lanes.statuses == {"ok": 31}
     assert lanes.store.outcomes[0].endpoint == "b"
 
 
 def test_invalid_rows_go_down_the_cascade() -> None:
-    first = Place(lambda index, number, now: BAD if index % 10 == 0 else GOOD, cascade=["invalid"])
-    lanes = Lanes(first, Place(fine, rows=()), shared=100)
+    first = LaneSetup(lambda index, number, now: BAD if index % 10 == 0 else GOOD, cascade=["invalid"])
+    lanes = Lanes(first, LaneSetup(fine, rows=()), shared=100)
     assert lanes.statuses == {"ok": 100}
     assert lanes.by == {"a": 90, "b": 10}
     assert lanes.store.outcomes[0].attempts == 2
 
 
 def test_the_last_of_a_cascade_has_the_last_word() -> None:
-    always = Place(lambda *_: BAD, cascade=["invalid"])
-    lanes = Lanes(always, Place(lambda *_: BAD, rows=()), shared=10)
+    always = LaneSetup(lambda *_: BAD, cascade=["invalid"])
+    lanes = Lanes(always, LaneSetup(lambda *_: BAD, rows=()), shared=10)
     assert lanes.statuses == {"invalid": 10}
     assert lanes.by == {"b": 10}
 
 
 def test_a_cascade_whose_next_lane_is_out_ends_where_it_is() -> None:
     quota = failure(FailureKind.QUOTA)
-    first = Place(lambda *_: BAD, cascade=["invalid"], latency_s=1.0, in_flight=2)
-    lanes = Lanes(first, Place(lambda *_: quota, rows=[100], in_flight=1), shared=10)
+    first = LaneSetup(lambda *_: BAD, cascade=["invalid"], latency_s=1.0, in_flight=2)
+    lanes = Lanes(first, LaneSetup(lambda *_: quota, rows=[100], in_flight=1), shared=10)
     assert lanes.statuses == {"invalid": 11}
     assert lanes.by == {"a": 11}
 
 
 def test_a_row_that_has_gone_down_the_cascade_does_not_come_back() -> None:
-    first = Place(lambda *_: BAD, cascade=["invalid"])
-    second = Place(until(20.0, DOWN), rows=())
+    first = LaneSetup(lambda *_: BAD, cascade=["invalid"])
+    second = LaneSetup(until(20.0, DOWN), rows=())
     lanes = Lanes(first, second, shared=5)
     assert lanes.by == {"b": 5}
     assert len(first.provider.sent) == 5
@@ -244,19 +246,19 @@ def test_a_row_that_has_gone_down_the_cascade_does_not_come_back() -> None:
 
 def test_a_lane_that_fails_its_first_rows_check_is_disabled_and_its_held_rows_are_answered_elsewhere() -> None:
     refused = failure(FailureKind.BAD_REQUEST, status_code=400, code="unsupported_parameter", param="max_tokens")
-    lanes = Lanes(Place(lambda *_: refused, range(100)), Place(fine, range(100, 110)))
+    lanes = Lanes(LaneSetup(lambda *_: refused, range(100)), LaneSetup(fine, range(100, 110)))
     assert lanes.statuses == {"ok": 110}
     assert lanes.disabled == ["a"]
 
 
 def test_what_waits_for_a_rate_does_not_keep_rows_from_a_free_lane() -> None:
-    lanes = Lanes(Place(fine, rpm=6.0, in_flight=50), Place(fine, in_flight=10), shared=1000)
+    lanes = Lanes(LaneSetup(fine, rpm=6.0, in_flight=50), LaneSetup(fine, in_flight=10), shared=1000)
     assert lanes.statuses == {"ok": 1000}
     assert lanes.seconds < 1000 / 100 + 15
 
 
-@pytest.mark.parametrize("places", [2, 3])
-def test_many_lanes_in_changing_trouble_lose_no_row_and_answer_none_twice(places: int) -> None:
+@pytest.mark.parametrize("lane_count", [2, 3])
+def test_many_lanes_in_changing_trouble_lose_no_row_and_answer_none_twice(lane_count: int) -> None:
     kinds = [FailureKind.THROTTLED, FailureKind.UNREACHABLE, FailureKind.SERVER, FailureKind.RESET]
 
     def moody(lane: int) -> Answering:
@@ -266,7 +268,7 @@ def test_many_lanes_in_changing_trouble_lose_no_row_and_answer_none_twice(places
 
         return answer
 
-    lanes = Lanes(*(Place(moody(lane)) for lane in range(places)), shared=3000)
+    lanes = Lanes(*(LaneSetup(moody(lane)) for lane in range(lane_count)), shared=3000)
     assert lanes.reason is StopReason.FINISHED
     assert len(lanes.store.outcomes) == 3000
     assert lanes.statuses["ok"] >= 2990

@@ -121,7 +121,7 @@ def test_odd_names_are_reached_through_row() -> None:
     assert rendered('{{ row["Review Text"] }}{{ row["1st"] }}{{ naïve }}{{ row[""] }}', values) == "abcd"
 
 
-def test_the_row_has_its_place() -> None:
+def test_the_row_has_its_index() -> None:
     assert rendered("{{ _row }}: {{ a }}", {"a": "x"}, index=41) == "41: x"
 
 

@@ -43,8 +43,8 @@ class Population:
         self.true_cost = math.fsum(self.costs)
 
     def quoted(self, seed: int, size: int) -> Estimate:
-        places = random.Random(seed).sample(range(len(self.costs)), size)
-        found = quote(self.lengths, [sampled(self.bytes[at], self.costs[at]) for at in places], PACE)
+        indices = random.Random(seed).sample(range(len(self.costs)), size)
+        found = quote(self.lengths, [sampled(self.bytes[at], self.costs[at]) for at in indices], PACE)
         assert found.cost_usd is not None
         return found.cost_usd
 

@@ -187,7 +187,7 @@ def test_usage_that_stays_unknown_stays_charged() -> None:
     assert used(limiter, "tokens", 1.0) == 8000
 
 
-def test_a_reservation_given_back_frees_its_place_at_once() -> None:
+def test_a_reservation_given_back_frees_its_share_at_once() -> None:
     limiter = RateLimiter(Limits(requests_per_min=1))
     held = limiter.try_reserve(Need(), 0.0)
     assert isinstance(held, Reservation)

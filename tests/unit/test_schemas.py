@@ -115,7 +115,7 @@ def test_an_optional_field_may_be_marked_at_its_name() -> None:
         ({"$ref": "#/nowhere"}, "answer.schema"),
     ],
 )
-def test_a_broken_schema_is_refused_with_its_place(spec: Mapping[str, Any] | str, words: str) -> None:
+def test_a_broken_schema_is_refused_with_its_path(spec: Mapping[str, Any] | str, words: str) -> None:
     with pytest.raises(JobError, match=words):
         compile_schema(spec)
 
@@ -158,7 +158,7 @@ def test_a_schema_whose_root_is_no_object_has_one_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "path"),
     [
         ('{"sentiment": "Positive", "confidence": 1}', "$.sentiment: "),
         ('{"sentiment": "positive", "confidence": "high"}', "$.confidence: "),
@@ -169,9 +169,9 @@ def test_a_schema_whose_root_is_no_object_has_one_column() -> None:
         ("null", "$: "),
     ],
 )
-def test_faults_name_their_place(text: str, place: str) -> None:
+def test_faults_name_their_path(text: str, path: str) -> None:
     found = fault(compile_schema("sentiment: positive|negative, confidence: number"), text)
-    assert found.startswith(place)
+    assert found.startswith(path)
     assert len(found) <= 300
 
 

@@ -47,7 +47,7 @@ def test_without_wishes_all_rows_take_part() -> None:
     assert picked(select(source(7))) == list(range(7))
 
 
-def test_where_keeps_places_in_the_whole_input() -> None:
+def test_where_keeps_indices_in_the_whole_input() -> None:
     assert picked(select(source(7), where=is_even)) == [0, 2, 4, 6]
 
 

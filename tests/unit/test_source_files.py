@@ -176,8 +176,8 @@ def test_a_truncated_file_is_an_error_after_the_rows_before_it(tmp_path: Path, e
 @pytest.mark.parametrize("rows", [1_000, 30_000])
 def test_a_damaged_file_is_an_error(tmp_path: Path, ending: str, rows: int) -> None:
     packed = bytearray(PACKINGS[ending](lines_of(rows)))
-    for place in range(len(packed) // 2, len(packed) // 2 + 64):
-        packed[place] ^= 0xFF
+    for offset in range(len(packed) // 2, len(packed) // 2 + 64):
+        packed[offset] ^= 0xFF
     path = tmp_path / f"in.jsonl{ending}"
     path.write_bytes(packed)
     assert "damaged" in refusal(path)

@@ -177,7 +177,7 @@ def test_a_start_without_input_goes_on_from_what_is_stored(path: Path) -> None:
     assert texts_of(session(path, None)) == ["c", "d", "e", "f"]
 
 
-def test_places_with_gaps_are_kept(path: Path) -> None:
+def test_indices_with_gaps_are_kept(path: Path) -> None:
     def chosen() -> Iterator[Chunk]:
         yield next(chunks_of(list("abcdefgh"), size=8)).take([1, 4, 6])
 

@@ -56,7 +56,7 @@ def write_json(path: Path, columns: list[str], rows: Cells) -> None:
 
 
 def arrow_table(columns: list[str], rows: Cells) -> pa.Table:
-    return pa.table([pa.array([row[place] for row in rows], pa.string()) for place in range(len(columns))], columns)
+    return pa.table([pa.array([row[column] for row in rows], pa.string()) for column in range(len(columns))], columns)
 
 
 def write_arrow(path: Path, columns: list[str], rows: Cells) -> None:
@@ -69,8 +69,8 @@ def write_workbook(path: Path, columns: list[str], rows: Cells) -> None:
     book = xlsxwriter.Workbook(str(path))
     sheet = book.add_worksheet()
     for number, row in enumerate([columns, *rows]):
-        for place, cell in enumerate(row):
-            sheet.write_string(number, place, cell)
+        for column, cell in enumerate(row):
+            sheet.write_string(number, column, cell)
     book.close()
 
 

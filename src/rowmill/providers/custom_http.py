@@ -158,7 +158,7 @@ def as_one_text(messages: Sequence[Message]) -> str:
 
 
 def parse_path(text: str | None, what: str = "path") -> Path | None:
-    """`output.text`, `data[0].text`, `$.a["odd name"]` -> keys and places.  Raises JobError naming `what`."""
+    """`output.text`, `data[0].text`, `$.a["odd name"]` -> keys and indices.  Raises JobError naming `what`."""
     if text is None:
         return None
     rest = text.strip().removeprefix("$")
@@ -195,20 +195,20 @@ def _as_text(value: object) -> str | None:
 # --- the body ---------------------------------------------------------------------------------------------
 
 
-def _maker(value: object, place: str) -> Make:
+def _maker(value: object, path: str) -> Make:
     """A function that gives the value with its templates filled in."""
     if isinstance(value, str):
-        return _text_maker(value, place)
+        return _text_maker(value, path)
     if isinstance(value, Mapping):
-        parts = {str(name): _maker(part, f"{place}.{name}") for name, part in value.items()}
+        parts = {str(name): _maker(part, f"{path}.{name}") for name, part in value.items()}
         return lambda values: {name: make(values) for name, make in parts.items()}
     if isinstance(value, list | tuple):
-        makes = [_maker(part, f"{place}[{at}]") for at, part in enumerate(value)]
+        makes = [_maker(part, f"{path}[{at}]") for at, part in enumerate(value)]
         return lambda values: [make(values) for make in makes]
     return lambda values: value
 
 
-def _text_maker(text: str, place: str) -> Make:
+def _text_maker(text: str, path: str) -> Make:
     if "{{" not in text and "{%" not in text:
         return lambda values: text
     whole = _WHOLE.fullmatch(text.strip())
@@ -221,7 +221,7 @@ def _text_maker(text: str, place: str) -> Make:
     try:
         prompt = compile_prompt([Message("user", text)], NAMES)
     except JobError as error:
-        raise JobError(*(f"{place}: {fault.removeprefix('user message: ')}" for fault in error.faults)) from None
+        raise JobError(*(f"{path}: {fault.removeprefix('user message: ')}" for fault in error.faults)) from None
     return lambda values: prompt.render(Row(0, values))[0].content
 
 

@@ -67,7 +67,7 @@ class ServerDesk:
         self._random = Random(behaviour.seed)
 
     def reset(self) -> None:
-        """Forgets what was seen: counters, scripts' places, limits' windows, the start of outages."""
+        """Forgets what was seen: counters, positions in scripts, limits' windows, the start of outages."""
         self._start_afresh()
 
     def change(self, settings: dict[str, Any]) -> None:

@@ -107,12 +107,12 @@ class RateLimiter:
         tokens_in, tokens_out, requests = need
         amounts = (requests, tokens_in + tokens_out, tokens_in, tokens_out)
         used = window.used
-        for place, schedule in self._limiting:
-            if schedule.wait_s(amounts[place], used[place], now):
+        for index, schedule in self._limiting:
+            if schedule.wait_s(amounts[index], used[index], now):
                 return self._wait_s(need, amounts, now)
         self._head = None
-        for place, schedule in self._limiting:
-            schedule.take(amounts[place], now)
+        for index, schedule in self._limiting:
+            schedule.take(amounts[index], now)
         return Reservation(amounts, now, window.add(amounts))
 
     def count(self, now: float, need: Need | None = None) -> Reservation:
@@ -138,9 +138,9 @@ class RateLimiter:
             self._correct(held, amounts, now)
         if self._was_throttled:
             self._window.advance(now)
-            for place, learned in enumerate(self._learned):
-                if learned.on_success(held.at_s, self._window.used[place], now):
-                    self._use_learned(place, now)
+            for index, learned in enumerate(self._learned):
+                if learned.on_success(held.at_s, self._window.used[index], now):
+                    self._use_learned(index, now)
 
     def give_back(self, held: Reservation, now: float) -> None:
         """Nothing was sent, or the server did not count it."""
@@ -153,24 +153,24 @@ class RateLimiter:
         refused = self._weighed(held)
         self.give_back(held, now)
         self._was_throttled = True
-        for place, learned in enumerate(self._learned):
-            if learned.on_throttle(held.at_s, refused[place], now):
+        for index, learned in enumerate(self._learned):
+            if learned.on_throttle(held.at_s, refused[index], now):
                 short_s, long_s = learned.measured_from_s
-                accepted, start_s = self._window.since(place, long_s)
+                accepted, start_s = self._window.since(index, long_s)
                 if now - start_s < self._window_s / 2:
-                    accepted, start_s = self._window.since(place, short_s)
+                    accepted, start_s = self._window.since(index, short_s)
                 learned.measure(accepted, start_s, now)
 
     def _wait_s(self, need: Need, amounts: Sequence[int], now: float) -> float:
         """The longest wait.  Invariant: small needs do not overtake a large one for ever, it gets the next turn."""
         longest_s = 0.0
-        for place, schedule in self._limiting:
-            amount = amounts[place]
+        for index, schedule in self._limiting:
+            amount = amounts[index]
             wait_s = schedule.due_s - schedule.burst_s - now
-            if self._window.used[place] + amount > schedule.cap:
-                wait_s = max(wait_s, self._window.falls_to_s(place, max(schedule.cap - amount, 0), now))
+            if self._window.used[index] + amount > schedule.cap:
+                wait_s = max(wait_s, self._window.falls_to_s(index, max(schedule.cap - amount, 0), now))
             longest_s = max(longest_s, wait_s)
-            if place and amount > LARGE_SHARE * schedule.cap:
+            if index and amount > LARGE_SHARE * schedule.cap:
                 self._head = need
         if self._head is need:
             self._head_until_s = now + longest_s + self._window_s / BUCKETS
@@ -180,9 +180,9 @@ class RateLimiter:
         window, before = self._window, held.amounts
         window.advance(now)
         window.replace(held.bucket, before, amounts)
-        for place, schedule in self._limiting:
-            if before[place] != amounts[place]:
-                schedule.correct(amounts[place] - before[place])
+        for index, schedule in self._limiting:
+            if before[index] != amounts[index]:
+                schedule.correct(amounts[index] - before[index])
         held.amounts = amounts
 
     def _weigh(self) -> None:
@@ -201,12 +201,12 @@ class RateLimiter:
             held.amounts = self._unweighed
         return held.amounts
 
-    def _use_learned(self, place: int, now: float) -> None:
-        schedule = self._schedules[place]
-        schedule.set_rates(schedule.stated_rate, self._learned[place].rate, now)
+    def _use_learned(self, index: int, now: float) -> None:
+        schedule = self._schedules[index]
+        schedule.set_rates(schedule.stated_rate, self._learned[index].rate, now)
         self._choose_limiting()
 
     def _choose_limiting(self) -> None:
-        self._limiting = [(place, schedule) for place, schedule in enumerate(self._schedules) if schedule.limits]
+        self._limiting = [(index, schedule) for index, schedule in enumerate(self._schedules) if schedule.limits]
         if self._limiting:
             self._weigh()

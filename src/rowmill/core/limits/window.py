@@ -33,10 +33,10 @@ class Window:
         used = self.used
         for passed in range(max(self._newest, bucket - KEPT) + 1, bucket + 1):
             old = self._buckets[passed % KEPT]
-            for place, amount in enumerate(old):
+            for index, amount in enumerate(old):
                 if amount:
-                    used[place] -= amount
-                    old[place] = 0
+                    used[index] -= amount
+                    old[index] = 0
         self._newest = bucket
         self._current = self._buckets[bucket % KEPT]
         self._next_s = (bucket + 1) * self.bucket_s
@@ -44,10 +44,10 @@ class Window:
     def add(self, amounts: Sequence[int]) -> int:
         """Counts amounts at the moment of the last `advance`; returns the bucket for `replace`."""
         sums, used = self._current, self.used
-        for place, amount in enumerate(amounts):
+        for index, amount in enumerate(amounts):
             if amount:
-                sums[place] += amount
-                used[place] += amount
+                sums[index] += amount
+                used[index] += amount
         return self._newest
 
     def count(self, now: float) -> int:
@@ -61,36 +61,36 @@ class Window:
     def weigh(self, amounts: Sequence[int]) -> None:
         """Adds amounts of all but the first quantity for each 1 of that."""
         for sums in (*self._buckets, self.used):
-            for place in range(1, len(sums)):
-                sums[place] += sums[0] * amounts[place]
+            for index in range(1, len(sums)):
+                sums[index] += sums[0] * amounts[index]
 
     def replace(self, bucket: int, before: Sequence[int], after: Sequence[int]) -> None:
         """Changes amounts that were added to a bucket; without effect once that is forgotten."""
         if bucket > self._newest - KEPT:
             sums, used = self._buckets[bucket % KEPT], self.used
-            for place, amount in enumerate(after):
-                if amount != before[place]:
-                    change = amount - before[place]
-                    sums[place] += change
-                    used[place] += change
+            for index, amount in enumerate(after):
+                if amount != before[index]:
+                    change = amount - before[index]
+                    sums[index] += change
+                    used[index] += change
 
-    def falls_to_s(self, place: int, amount: float, now: float) -> float:
+    def falls_to_s(self, index: int, amount: float, now: float) -> float:
         """Seconds until `used` is at most `amount` if nothing is added."""
-        left = self.used[place]
+        left = self.used[index]
         for bucket in range(self._newest - KEPT + 1, self._newest + 1):
             if left <= amount:
                 break
-            left -= self._buckets[bucket % KEPT][place]
+            left -= self._buckets[bucket % KEPT][index]
             leaves_s = (bucket + KEPT) * self.bucket_s
         else:
             return leaves_s - now
-        return leaves_s - now if left < self.used[place] else 0.0
+        return leaves_s - now if left < self.used[index] else 0.0
 
-    def since(self, place: int, at_s: float) -> tuple[int, float]:
+    def since(self, index: int, at_s: float) -> tuple[int, float]:
         """What was added at `at_s` or later, and the first moment of it (the present bucket's where nothing was)."""
         total, first = 0, self._newest
         for bucket in range(self._newest, max(self._newest - KEPT, int(max(at_s, 0.0) / self.bucket_s) - 1, -1), -1):
-            amount = self._buckets[bucket % KEPT][place]
+            amount = self._buckets[bucket % KEPT][index]
             if amount:
                 total += amount
                 first = bucket

@@ -159,15 +159,15 @@ def _flat_steps(measured: Sequence[Measured]) -> tuple[int, bool]:
     """How many of the highest steps brought nothing, and whether one of all brought trouble."""
     steps = sorted(measured)
     flat = 0
-    for place in range(1, len(steps)):
-        best = max(step.rows_per_s for step in steps[:place])
-        flat = flat + 1 if steps[place].rows_per_s < best * (1 + GAIN) else 0
+    for index in range(1, len(steps)):
+        best = max(step.rows_per_s for step in steps[:index])
+        flat = flat + 1 if steps[index].rows_per_s < best * (1 + GAIN) else 0
     return flat, len(_clean(steps)) < len(steps)
 
 
 def _refinements(measured: Sequence[Measured]) -> int:
     """Steps that were made below one made before."""
-    return sum(step.in_flight < max(measured[: place + 1]).in_flight for place, step in enumerate(measured))
+    return sum(step.in_flight < max(measured[: index + 1]).in_flight for index, step in enumerate(measured))
 
 
 def _knee(clean: Sequence[Measured]) -> Measured | None:

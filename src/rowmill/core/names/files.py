@@ -101,7 +101,7 @@ def default_run_file(output: str) -> str:
 
 
 def scratch_path(output: str) -> str:
-    """The name under which an output is made on this machine before it is moved to its place."""
+    """The name under which an output is made on this machine before it is given its own name."""
     return os.path.realpath(_near(output))
 
 

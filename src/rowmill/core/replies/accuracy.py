@@ -175,9 +175,9 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+    for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
         gap = " " * (width - _width(cell))
-        yield gap + cell if place else cell + gap
+        yield gap + cell if column else cell + gap
 
 
 def _width(text: str) -> int:

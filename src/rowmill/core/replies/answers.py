@@ -47,7 +47,7 @@ def read_answer(
     `parse` is the user's: it makes a value of the text, which the schema then checks.
 
     Failures: FILTERED, REFUSED, TRUNCATED (`values` keep the text under `answer`, whatever the schema),
-    UNREADABLE (no text), INVALID (the message holds the place of the fault, the excerpt the text).
+    UNREADABLE (no text), INVALID (the message holds the path of the fault, the excerpt the text).
     """
     text, reasoning = _parted(reply, schema)
     finish = (reply.finish_reason or "").lower()

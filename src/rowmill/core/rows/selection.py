@@ -23,7 +23,7 @@ def select(
     seed: int = 0,
     rereadable: bool = True,
 ) -> Iterator[Chunk]:
-    """The chosen rows, in input order, with their places in the whole input.
+    """The chosen rows, in input order, with their row indices in the whole input.
 
     First `where`, then `sample` (that many of what is left, each set of them equally likely, the same for the
     same seed; reads the input twice), then `limit` (stops reading there).  A line that is not a row passes

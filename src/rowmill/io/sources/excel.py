@@ -88,25 +88,25 @@ class _Table:
         self._sheet = sheet
         self._header_row = -1
         self.names: tuple[str, ...] = ()
-        self._places: Sequence[int] = ()
+        self._columns: Sequence[int] = ()
         found = self._find_header()
         if found is None:
             return
         self._header_row, cells = found
-        used = [place for place, cell in enumerate(cells) if cell]
+        used = [column for column, cell in enumerate(cells) if cell]
         for row in self._below_header():
             if len(used) == len(row):
                 break
-            used = sorted({*used, *(place for place, value in enumerate(row) if value != "")})
-        self._places = used
-        self.names = named([cells[place] for place in used])
+            used = sorted({*used, *(column for column, value in enumerate(row) if value != "")})
+        self._columns = used
+        self.names = named([cells[column] for column in used])
         refuse_twice(self.names, file.name)
 
     def rows(self) -> Iterator[tuple[dict[str, Any], int, Fault | None]]:
         """Each row that is not blank, its rough size in bytes, and no fault: a sheet has no broken lines."""
-        names, places = self.names, self._places
+        names, columns = self.names, self._columns
         for row in self._below_header():
-            values = [_plain(row[place]) for place in places]
+            values = [_plain(row[column]) for column in columns]
             size_bytes = sum(len(value) if type(value) is str else _ROUGH_VALUE_BYTES for value in values)
             if any(value is not None for value in values):
                 yield dict(zip(names, values, strict=True)), size_bytes, None
@@ -115,10 +115,10 @@ class _Table:
         return islice(self._sheet.iter_rows(), self._header_row + 1, None)
 
     def _find_header(self) -> tuple[int, list[str]] | None:
-        """Place and texts of the first row that is neither blank nor one merged title."""
+        """Index and texts of the first row that is neither blank nor one merged title."""
         merged: _Merged = self._sheet.merged_cell_ranges or ()
         for number, row in enumerate(self._sheet.iter_rows()):
-            filled = [place for place, value in enumerate(row) if value != ""]
+            filled = [column for column, value in enumerate(row) if value != ""]
             if filled and not (len(filled) == 1 and _width(merged, number, filled[0]) > 1):
                 return number, _header_texts(row, merged, number)
         return None
@@ -127,16 +127,16 @@ class _Table:
 def _header_texts(row: Sequence[Any], merged: _Merged, number: int) -> list[str]:
     """Texts of the header; the columns under one merged cell are told apart by `_2`, `_3`, ..."""
     texts = ["" if value == "" else str(_plain(value)) for value in row]
-    for place, text in enumerate(texts):
+    for column, text in enumerate(texts):
         if text:
-            for step in range(1, _width(merged, number, place)):
-                texts[place + step] = f"{text}_{step + 1}"
+            for step in range(1, _width(merged, number, column)):
+                texts[column + step] = f"{text}_{step + 1}"
     return texts
 
 
-def _width(merged: _Merged, number: int, place: int) -> int:
+def _width(merged: _Merged, number: int, column: int) -> int:
     """How many columns the cell spans."""
-    return next((last[1] - first[1] + 1 for first, last in merged if first == (number, place)), 1)
+    return next((last[1] - first[1] + 1 for first, last in merged if first == (number, column)), 1)
 
 
 def _plain(value: Any) -> Any:

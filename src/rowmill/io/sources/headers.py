@@ -8,10 +8,10 @@ from rowmill.errors import SourceError
 
 
 def named(cells: Sequence[str]) -> tuple[str, ...]:
-    """One empty name stays empty; of several each becomes `column_N`, N its 1-based place."""
+    """One empty name stays empty; of several each becomes `column_N`, N its 1-based position."""
     if sum(not cell for cell in cells) < 2:
         return tuple(cells)
-    return tuple(cell or f"column_{place}" for place, cell in enumerate(cells, 1))
+    return tuple(cell or f"column_{position}" for position, cell in enumerate(cells, 1))
 
 
 def refuse_twice(names: Sequence[str], file: str) -> None:

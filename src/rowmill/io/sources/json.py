@@ -95,13 +95,13 @@ class _Scanner:
         self._block_bytes = block_bytes
         self._name = name
         self._buffer = b""
-        self._place = 0
-        self.line = 1  # 1-based, at the current place
+        self._position = 0
+        self.line = 1  # 1-based, at the current position
 
     def peek(self) -> bytes:
         """The next byte that is not blank, b"" at the end."""
         while True:
-            match = _NOT_BLANK.search(self._buffer, self._place)
+            match = _NOT_BLANK.search(self._buffer, self._position)
             if match is not None:
                 self._move(match.start())
                 return match.group()
@@ -113,7 +113,7 @@ class _Scanner:
         """Steps over this byte if it is the next one that is not blank."""
         if self.peek() != byte:
             return False
-        self._move(self._place + 1)
+        self._move(self._position + 1)
         return True
 
     def element(self) -> tuple[int, bytes]:
@@ -122,28 +122,28 @@ class _Scanner:
             raise self.fault("the file ends within the array")
         line = self.line
         while True:
-            end = _end_of_value(self._buffer, self._place)
+            end = _end_of_value(self._buffer, self._position)
             if end is not None:
                 break
-            if len(self._buffer) - self._place > ROW_LIMIT_BYTES:
+            if len(self._buffer) - self._position > ROW_LIMIT_BYTES:
                 raise self.fault(f"the value that begins here is longer than {ROW_LIMIT_BYTES:,} bytes")
             if not self._read():
                 raise self.fault("the value that begins here does not end")
-        text = self._buffer[self._place : end]
+        text = self._buffer[self._position : end]
         self._move(end)
         return line, text
 
     def fault(self, reason: str) -> SourceError:
-        """An error at the current place."""
+        """An error at the current position."""
         return SourceError(f"{self._name}, line {self.line}: {reason}; the rows before that were read")
 
-    def _move(self, place: int) -> None:
-        self.line += self._buffer.count(b"\n", self._place, place)
-        self._place = place
+    def _move(self, position: int) -> None:
+        self.line += self._buffer.count(b"\n", self._position, position)
+        self._position = position
 
     def _read(self) -> bool:
         """Gets as much again as is held, so that a long value is not scanned too often."""
-        pieces = [self._buffer[self._place :]]
+        pieces = [self._buffer[self._position :]]
         wanted_bytes = max(self._block_bytes, len(pieces[0]))
         while wanted_bytes > 0:
             try:
@@ -157,7 +157,7 @@ class _Scanner:
                 break
             pieces.append(piece)
             wanted_bytes -= len(piece)
-        self._buffer, self._place = b"".join(pieces), 0
+        self._buffer, self._position = b"".join(pieces), 0
         return len(pieces) > 1
 
 

@@ -83,10 +83,10 @@ class InputFile:
         try:
             raw.decode()
         except UnicodeDecodeError as error:
-            place = f" at byte {error.start + 1}"
+            position = f" at byte {error.start + 1}"
         else:
-            place = ""
-        return f"not valid UTF-8{place} (if the whole file is in another encoding, name it with --encoding)"
+            position = ""
+        return f"not valid UTF-8{position} (if the whole file is in another encoding, name it with --encoding)"
 
 
 class Lines:

@@ -68,6 +68,6 @@ class ParquetReader:
 
 def _rows_per_batch(metadata: Any) -> int:
     """At most 1,000 rows, fewer where rows are so large that 1,000 would not fit into a chunk."""
-    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     largest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
     return max(1, min(ROWS_PER_CHUNK, BYTES_PER_CHUNK // max(largest, 1)))

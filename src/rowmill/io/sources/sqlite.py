@@ -65,11 +65,11 @@ def _measured(cursor: Any, names: Sequence[str]) -> Iterator[tuple[Sequence[Any]
     """Each row with its size in bytes, or with the fault that makes it none."""
     for number, row in enumerate(cursor, 1):
         size_bytes, bad = 0, None
-        for place, cell in enumerate(row):
+        for index, cell in enumerate(row):
             if type(cell) is str or type(cell) is bytes:
                 size_bytes += len(cell)
             elif type(cell) is _NoText:
-                bad = place
+                bad = index
         if bad is None:
             yield row, size_bytes, None
         else:

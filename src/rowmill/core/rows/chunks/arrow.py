@@ -83,10 +83,10 @@ def _with_small_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch without dictionary entries that its rows do not use: a file's dictionary may be huge."""
     import pyarrow as pa
 
-    for place, column in enumerate(batch.columns):
+    for index, column in enumerate(batch.columns):
         if pa.types.is_dictionary(column.type) and len(column.dictionary) > len(column):
             small = column.dictionary_decode().cast(column.type)
-            batch = batch.set_column(place, batch.schema.field(place), small)
+            batch = batch.set_column(index, batch.schema.field(index), small)
     return batch
 
 
@@ -111,7 +111,7 @@ def _has_nanoseconds(kind: pa.DataType) -> bool:
         return bool(kind.unit == "ns")
     if pa.types.is_dictionary(kind):
         return _has_nanoseconds(kind.value_type)
-    return any(_has_nanoseconds(kind.field(place).type) for place in range(kind.num_fields))
+    return any(_has_nanoseconds(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:

@@ -52,4 +52,4 @@ def _fault_material(fault: Fault) -> bytes:
 
 def _missing_material(held: Iterable[str], names: Sequence[str]) -> bytes:
     present = set(held)
-    return b"missing %a" % [place for place, name in enumerate(names) if name not in present]
+    return b"missing %a" % [index for index, name in enumerate(names) if name not in present]
