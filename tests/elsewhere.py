@@ -57,12 +57,12 @@ class Bucket:
         self._client = client
         self.name = name
 
-    def address(self, key: str) -> str:
+    def url(self, key: str) -> str:
         return f"s3://{self.name}/{key}"
 
     def put(self, key: str, content: bytes) -> str:
         self._client.put_object(Bucket=self.name, Key=key, Body=content)
-        return self.address(key)
+        return self.url(key)
 
     def get(self, key: str) -> bytes:
         content: bytes = self._client.get_object(Bucket=self.name, Key=key)["Body"].read()

@@ -9,7 +9,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 
 class Frail(MemoryFileSystem):  # type: ignore[misc]  # it has no types
-    """`frail://`; it takes as many files as `takes` says and then fails with words that hold a signed address."""
+    """`frail://`; it takes as many files as `takes` says and then fails with words that hold a signed URL."""
 
     protocol = "frail"
     store: dict[str, Any] = {}  # noqa: RUF012 as fsspec's own

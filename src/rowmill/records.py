@@ -94,7 +94,7 @@ class Message(Record, frozen=True):
 
 
 class Body(Record, frozen=True):
-    """A request's body as somebody else wrote it, JSON, for `path` below the endpoint's address.
+    """A request's body as somebody else wrote it, JSON, for `path` below the endpoint's URL.
 
     `model` is the one it names, None where the endpoint's is to be put in.  `max_tokens` is the most that it lets
     all its answers have together, None where nothing limits them.

@@ -42,7 +42,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where outputs go: an object store, another file system, a folder of this machine."""
     if request.param == "s3":
         bucket: Bucket = request.getfixturevalue("bucket")
-        return bucket.address("some/folder")
+        return bucket.url("some/folder")
     if request.param == "frail":
         request.getfixturevalue("frail")
         return "frail://some/folder"
@@ -113,7 +113,7 @@ def test_an_upload_that_fails_leaves_what_was_there_and_tells_no_signed_address(
 
 
 def test_a_bucket_that_has_gone_is_told_and_nothing_is_left(bucket: Bucket, here: Path) -> None:
-    sink = opened(bucket.address("out.csv"), "csv")
+    sink = opened(bucket.url("out.csv"), "csv")
     sink.write(batch())
     bucket.close_to_all()
     with pytest.raises(OutputError, match=r"cannot be written: .*The specified bucket does not exist"):
@@ -122,19 +122,19 @@ def test_a_bucket_that_has_gone_is_told_and_nothing_is_left(bucket: Bucket, here
 
 
 @pytest.mark.parametrize(
-    ("address", "reason"),
+    ("url", "reason"),
     [
         ("s3://no-such-bucket/out.csv", "there is no bucket no-such-bucket"),
         ("s3://no-such-bucket", "it names a bucket and no file in it"),
         ("https://host/out.csv", "a web page can be read and not written"),
-        ("nope://host/out.csv", "no kind of address that fsspec knows"),
+        ("nope://host/out.csv", "no kind of URL that fsspec knows"),
     ],
 )
 def test_where_nothing_can_be_put_is_refused_before_anything_is_made(
-    bucket: Bucket, here: Path, address: str, reason: str
+    bucket: Bucket, here: Path, url: str, reason: str
 ) -> None:
     with pytest.raises(OutputError, match=reason):
-        opened(address, "csv")
+        opened(url, "csv")
     assert list(here.iterdir()) == []
 
 
@@ -249,6 +249,6 @@ def test_parts_are_read_as_one_table_by_others(tmp_path: Path) -> None:
 
 
 def test_what_comes_back_from_an_object_store_is_what_another_client_sees(bucket: Bucket) -> None:
-    written(bucket.address("a/out.parquet"), "parquet")
+    written(bucket.url("a/out.parquet"), "parquet")
     assert pq.read_table(io.BytesIO(bucket.get("a/out.parquet")))["text"].to_pylist() == TEXTS * 2
     assert bucket.keys() == ["a/out.parquet"]

@@ -142,7 +142,7 @@ def in_bucket(bucket: Bucket, kind: str) -> str:
         return bucket.put(f"folder/in{kind}", PACKED[kind.removeprefix(ending)](CONTENT[ending]()))
     for part, lines in enumerate(parts_of_rows()):
         bucket.put(f"folder/part-{part}.jsonl", lines.encode())
-    return bucket.address("folder/part-*.jsonl")
+    return bucket.url("folder/part-*.jsonl")
 
 
 def parts_of_rows() -> list[str]:

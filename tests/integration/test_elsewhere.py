@@ -44,7 +44,7 @@ def rows_of(first: int, number: int) -> bytes:
 def test_a_glob_of_packed_objects_becomes_an_object_and_the_run_file_stays_here(
     workplace: Workplace, bucket: Bucket
 ) -> None:
-    source, output = bucket.address("in/*.jsonl.gz"), bucket.address("out/labels.parquet")
+    source, output = bucket.url("in/*.jsonl.gz"), bucket.url("out/labels.parquet")
     bucket.put("in/a.jsonl.gz", gzip.compress(rows_of(0, 30)))
     bucket.put("in/b.jsonl.gz", gzip.compress(rows_of(30, 30)))
     ended = workplace.run("-o", output, source=source)
@@ -61,7 +61,7 @@ def test_a_glob_of_packed_objects_becomes_an_object_and_the_run_file_stays_here(
 
 
 def test_failed_rows_go_beside_the_output_and_go_when_none_is_left(workplace: Workplace, bucket: Bucket) -> None:
-    output = bucket.address("out.csv")
+    output = bucket.url("out.csv")
     workplace.write("in.jsonl", rows_of(0, 3) + b"{\n")
     ended = run(workplace, "in.jsonl", output)
     assert (ended.exit_code, ended.failures) == (3, f"{output}.failed.jsonl")
@@ -74,13 +74,13 @@ def test_failed_rows_go_beside_the_output_and_go_when_none_is_left(workplace: Wo
 def test_beginning_anew_renames_the_output_where_it_is(workplace: Workplace, bucket: Bucket) -> None:
     workplace.write_rows(2)
     for _ in range(3):
-        assert run(workplace, "in.csv", bucket.address("out.csv"), fresh=True).exit_code == 0
+        assert run(workplace, "in.csv", bucket.url("out.csv"), fresh=True).exit_code == 0
     assert bucket.keys() == ["out.csv", "out.csv.old", "out.csv.old2"]
     assert len(list(workplace.folder.glob("*.rowmill.old*"))) >= 2
 
 
 def test_status_retry_and_export_find_the_run_file_by_the_outputs_address(workplace: Workplace, bucket: Bucket) -> None:
-    output = bucket.address("out.csv")
+    output = bucket.url("out.csv")
     workplace.write("in.jsonl", rows_of(0, 25) + b"{\n")
     assert run(workplace, "in.jsonl", output).exit_code == 3
     status = workplace.rowmill("status", output, "--json").json()
@@ -88,7 +88,7 @@ def test_status_retry_and_export_find_the_run_file_by_the_outputs_address(workpl
     (run_file,) = workplace.folder.glob("*.rowmill")
     assert workplace.rowmill("retry", run_file.name).code == 3
     assert list(workplace.folder.glob("out*")) == [run_file]
-    parts = bucket.address("lake/labels")
+    parts = bucket.url("lake/labels")
     ended = workplace.rowmill("export", output, "-o", parts, "--format", "csv", "--split-rows", "10")
     assert ended.code == 0, ended.err
     assert bucket.keys()[:3] == [f"lake/labels/part-0000{number}.csv" for number in range(3)]
@@ -142,11 +142,11 @@ def test_a_page_that_is_not_there_is_refused_before_anything_is_made(workplace: 
 
 
 @pytest.mark.parametrize("where", ["source", "output"])
-def test_an_address_that_holds_a_key_is_refused_without_showing_it(workplace: Workplace, where: str) -> None:
+def test_a_url_that_holds_a_key_is_refused_without_showing_it(workplace: Workplace, where: str) -> None:
     workplace.write_rows(1)
-    address = "https://host/in.csv?X-Amz-Signature=hush" if where == "source" else "sftp://me:hush@host/out.csv"
+    url = "https://host/in.csv?X-Amz-Signature=hush" if where == "source" else "sftp://me:hush@host/out.csv"
     with pytest.raises(rowmill.JobError, match="must not hold") as refused:
-        run(workplace, address if where == "source" else "in.csv", address if where == "output" else "out.csv")
+        run(workplace, url if where == "source" else "in.csv", url if where == "output" else "out.csv")
     assert "hush" not in str(refused.value)
 
 

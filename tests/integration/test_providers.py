@@ -39,7 +39,7 @@ class TinyServer:
         writer.close()
 
     def ask(self, make: Callable[[PyreqwestTransport, str], Provider]) -> Reply | Failure:
-        """One request through the provider that `make` gives for a transport and this server's address."""
+        """One request through the provider that `make` gives for a transport and this server's URL."""
 
         async def talk() -> Reply | Failure:
             listener = await asyncio.start_server(self.serve, "127.0.0.1", 0)

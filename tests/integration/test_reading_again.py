@@ -100,7 +100,7 @@ def test_a_schema_that_no_reply_fits_is_told_row_by_row(tmp_path: Path) -> None:
 
 @contextmanager
 def server(reply: object) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """An address that answers every POST with `reply`, and what was posted to it."""
+    """A URL that answers every POST with `reply`, and what was posted to it."""
     posted: list[Mapping[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -69,7 +69,7 @@ def chat(message: Mapping[str, Any], finish: str | None = "stop", **more: Any) -
 
 
 @pytest.mark.parametrize(
-    ("model", "url", "path", "address"),
+    ("model", "url", "path", "posted_to"),
     [
         ("openai/gpt", None, "/embeddings", "https://api.openai.com/v1/embeddings"),
         ("vllm/m", "http://localhost:8000/v1", "/score", "http://localhost:8000/v1/score"),
@@ -83,10 +83,10 @@ def chat(message: Mapping[str, Any], finish: str | None = "stop", **more: Any) -
         ),
     ],
 )
-def test_a_body_goes_to_its_path_below_the_endpoint(model: str, url: str | None, path: str, address: str) -> None:
+def test_a_body_goes_to_its_path_below_the_endpoint(model: str, url: str | None, path: str, posted_to: str) -> None:
     transport = FakeTransport()
     asyncio.run(provider(model, url, transport).send(request(path), 7.0))
-    assert [(to, body) for to, _, body in transport.sent] == [(address, b'{"model":"m"}')]
+    assert [(to, body) for to, _, body in transport.sent] == [(posted_to, b'{"model":"m"}')]
 
 
 def test_a_key_goes_with_every_body() -> None:

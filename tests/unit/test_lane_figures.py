@@ -56,10 +56,10 @@ def test_status_shows_the_lanes_as_the_block_does() -> None:
     shown = lane_object(lane(adapts=True, why="rate limit (600 requests a minute)"))
     lines = status_lines({"output": "o", "state": "running", "lanes": [shown]})
     assert (
-        "lane       vllm/m: in flight 7 of 20, auto · 46.0 requests/s · 99.0 % ok · tokens/s 900 in, 90.0 out" in lines
+        "endpoint   vllm/m: in flight 7 of 20, auto · 46.0 requests/s · 99.0 % ok · tokens/s 900 in, 90.0 out" in lines
     )
     assert "           rate limit (600 requests a minute)" in lines
 
 
 def test_status_passes_over_lanes_that_another_version_wrote() -> None:
-    assert not [line for line in status_lines({"lanes": [{"name": "old"}]}) if line.startswith("lane")]
+    assert not [line for line in status_lines({"lanes": [{"name": "old"}]}) if line.startswith("endpoint")]

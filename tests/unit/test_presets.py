@@ -26,7 +26,7 @@ def test_only_the_first_part_of_a_name_is_the_preset() -> None:
     assert not found.key_required
 
 
-def test_an_address_replaces_the_presets() -> None:
+def test_a_url_replaces_the_presets() -> None:
     found = resolve("vllm/x", "http://10.0.0.7:9000/v1")
     assert (found.url, found.preset) == ("http://10.0.0.7:9000/v1/chat/completions", "vllm")
 
@@ -74,7 +74,7 @@ def test_the_path_is_added_once_and_the_query_kept(base: str, posted: str) -> No
         ("nowhere/x", None, "--url"),
         ("azure/gpt", None, "azure needs --url"),
         ("openai/", None, "no name after the preset"),
-        ("vllm/x", "localhost:8000", "not an address"),
+        ("vllm/x", "localhost:8000", "not a URL"),
         ("local/smollm2", "http://localhost:1", "needs no --url"),
     ],
 )

@@ -10,15 +10,15 @@ from tests.unit.test_source_files import refusal
 
 
 @pytest.mark.parametrize(
-    ("address", "reason"),
+    ("url", "reason"),
     [
-        ("nope://host/in.csv", "nope:// is no kind of address that fsspec knows"),
+        ("nope://host/in.csv", "nope:// is no kind of URL that fsspec knows"),
         ("gs://bucket/in.csv", "pip install gcsfs"),
         ("http://127.0.0.1:9/in.csv", "Connect call failed"),
     ],
 )
-def test_an_address_that_cannot_be_reached_is_refused_with_the_reason(address: str, reason: str) -> None:
-    assert reason in refusal(address)
+def test_a_url_that_cannot_be_reached_is_refused_with_the_reason(url: str, reason: str) -> None:
+    assert reason in refusal(url)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def _lane_lines(lane: Mapping[str, Any]) -> list[str]:
         first, *more = lane_lines(LaneFigures(**lane), with_tokens=True)
     except TypeError:
         return []
-    return [f"lane       {first}", *(f"         {line}" for line in more)]
+    return [f"endpoint   {first}", *(f"         {line}" for line in more)]
 
 
 def _moment(value: object) -> str:

@@ -22,7 +22,7 @@ from rowmill.ports import AnswerReader, Clock, RequestBuilder, Store
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
 
 EXCERPT_BYTES = 2000
-BLOCKED = Failure(FailureKind.THROTTLED, "the lane was paused while the row waited for its rates")
+BLOCKED = Failure(FailureKind.THROTTLED, "the endpoint was paused while the row waited for its rates")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 

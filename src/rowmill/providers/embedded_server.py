@@ -1,6 +1,6 @@
 """A process of its own: llama.cpp's server on a free loopback port, alive as long as its standard input is open.
 
-Run by path, with the weights' file and the model's name; prints its address.  It must not import Rowmill.
+Run by path, with the weights' file and the model's name; prints its URL.  It must not import Rowmill.
 """
 
 import os
@@ -14,7 +14,7 @@ _SILENT = -1
 
 
 def serve(weights: str, name: str) -> None:
-    """Loads, prints the address, and ends when standard input does: when the parent closes it or dies."""
+    """Loads, prints the URL, and ends when standard input does: when the parent closes it or dies."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()

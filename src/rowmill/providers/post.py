@@ -14,7 +14,7 @@ from rowmill.records import Failure, RawReply
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """One endpoint's address, key and connections.  The transport stays its owner's."""
+    """One endpoint's URL, key and connections.  The transport stays its owner's."""
 
     transport: Transport
     endpoint: ResolvedEndpoint

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEndpoint:
-    """One model behind one address.
+    """One model behind one URL.
 
     `url` is where requests are posted (empty for the embedded model).  `key_env` names the variable that may hold
     a key; without `key_required` it need not.  `auth` is bearer or the name of the header that holds the key;
@@ -67,7 +67,7 @@ def resolve(model: str, url: str | None = None, *, key_env: str | None = None) -
     settings = presets[preset] if preset else {}
     return ResolvedEndpoint(
         model=name,
-        url=_address(preset, settings, url),
+        url=_base_url(preset, settings, url),
         preset=preset,
         provider=settings.get("provider", "openai"),
         key_env=key_env or settings.get("key_env"),
@@ -126,7 +126,7 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _address(preset: str | None, settings: Mapping[str, Any], url: str | None) -> str:
+def _base_url(preset: str | None, settings: Mapping[str, Any], url: str | None) -> str:
     if settings.get("provider") == "local":
         if url is not None:
             raise JobError("the embedded model needs no --url")
@@ -136,7 +136,7 @@ def _address(preset: str | None, settings: Mapping[str, Any], url: str | None) -
         raise JobError(f"{preset} needs --url, for example {settings.get('example', 'https://HOST/v1')}")
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise JobError(f"--url {base!r} is not an address like http://localhost:8000/v1")
+        raise JobError(f"--url {base!r} is not a URL like http://localhost:8000/v1")
     provider = settings.get("provider")
     if provider == "http":
         return base

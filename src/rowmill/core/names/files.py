@@ -7,12 +7,12 @@ import re
 from hashlib import blake2b
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-# fsspec's chains (`simplecache::s3://...`) are addresses, too.
-_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*::)*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+# fsspec's chains (`simplecache::s3://...`) are URLs, too.
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*::)*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _HERE = re.compile(r"(?:file|local)://(?:localhost(?=/))?", re.IGNORECASE)
 _WEB = ("http", "https")
 
-# Parameters that carry a key or a signature, as presigned addresses have them.
+# Parameters that carry a key or a signature, as presigned URLs have them.
 SECRET_PARAMETERS = frozenset(
     {
         "access_token",
@@ -40,12 +40,12 @@ SECRET_PARAMETERS = frozenset(
 
 def scheme(path: str) -> str | None:
     """`s3` of `s3://bucket/in.csv`, None for a path of this machine."""
-    found = _ADDRESS.match(path)
+    found = _URL.match(path)
     return found[1].lower() if found else None
 
 
 def is_remote(path: str) -> bool:
-    """Whether the file is elsewhere: it has an address and not a path of this machine."""
+    """Whether the file is elsewhere: it has a URL and not a path of this machine."""
     return scheme(path) is not None
 
 
@@ -61,7 +61,7 @@ def without_file_scheme(path: str) -> str:
 
 
 def file_part(path: str) -> str:
-    """The part of an address that names the file, without a web page's query; a path as it is."""
+    """The part of a URL that names the file, without a web page's query; a path as it is."""
     return urlsplit(path).path if is_web(path) else path
 
 
@@ -72,7 +72,7 @@ def leaf(path: str) -> str:
 
 
 def held_secret(path: str) -> str | None:
-    """What of an address is a secret, None where nothing is; the secret itself is not in it."""
+    """What of a URL is a secret, None where nothing is; the secret itself is not in it."""
     if not is_remote(path):
         return None
     try:
@@ -87,7 +87,7 @@ def held_secret(path: str) -> str | None:
 
 
 def without_queries(text: str) -> str:
-    """The text with the queries of all addresses in it taken off: they may be signed."""
+    """The text with the queries of all URLs in it taken off: they may be signed."""
     return re.sub(r"([a-z][a-z0-9+.-]*://[^\s?'\"]*)\?[^\s'\"]*", r"\1", text, flags=re.IGNORECASE)
 
 
@@ -95,7 +95,7 @@ def default_run_file(output: str) -> str:
     """Where the run file of an output is when the user does not say: beside it.
 
     A run file is always on this machine.  That of an output elsewhere is in the current folder, and eight hex
-    digits of the address keep two outputs of one name apart.
+    digits of the URL keep two outputs of one name apart.
     """
     return f"{_near(output)}.rowmill"
 

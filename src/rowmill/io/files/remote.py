@@ -42,7 +42,7 @@ class _Told(OSError):
 
 
 def find(spec: str) -> list[str]:
-    """The addresses that an address or glob names, sorted; never none."""
+    """The URLs that a URL or glob names, sorted; never none."""
     with _translated():
         files, path = _file_system(spec)
         if is_web(spec) or not any(character in spec for character in _GLOB_CHARACTERS):
@@ -201,7 +201,7 @@ def upload(local: str, path: str) -> None:
 
 
 def _file_system(path: str) -> tuple[Any, str]:
-    """The file system behind an address and the file's name in it."""
+    """The file system behind a URL and the file's name in it."""
     kind = scheme(path) or ""
     try:
         from fsspec.core import url_to_fs
@@ -217,7 +217,7 @@ def _file_system(path: str) -> tuple[Any, str]:
         ) from None
     except ValueError as error:
         if "protocol" in str(error).lower():
-            raise _Told(f"{kind}:// is no kind of address that fsspec knows") from None
+            raise _Told(f"{kind}:// is no kind of URL that fsspec knows") from None
         raise
     # Listings may have changed since this process has asked last.
     files.invalidate_cache()
@@ -267,7 +267,7 @@ class _Reading(io.RawIOBase):
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Any exception of a foreign file system becomes an OSError with one line of text and no signed address."""
+    """Any exception of a foreign file system becomes an OSError with one line of text and no signed URL."""
     try:
         yield
     except _Told:

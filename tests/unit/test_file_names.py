@@ -52,7 +52,7 @@ def test_a_file_scheme_is_a_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "address",
+    "url",
     [
         "https://host/in.csv?X-Amz-Signature=abc",
         "https://host/in.csv?a=1&token=abc",
@@ -61,15 +61,15 @@ def test_a_file_scheme_is_a_path() -> None:
         "sftp://user:abc@host/in.csv",
     ],
 )
-def test_an_address_with_a_secret_is_told_without_it(address: str) -> None:
-    found = held_secret(address)
+def test_a_url_with_a_secret_is_told_without_it(url: str) -> None:
+    found = held_secret(url)
     assert found is not None
     assert "abc" not in found
 
 
-@pytest.mark.parametrize("address", ["https://host/in.csv?page=2", "s3://bucket/a=1/in.csv", "sftp://user@host/a"])
-def test_an_address_without_a_secret_is_let_pass(address: str) -> None:
-    assert held_secret(address) is None
+@pytest.mark.parametrize("url", ["https://host/in.csv?page=2", "s3://bucket/a=1/in.csv", "sftp://user@host/a"])
+def test_a_url_without_a_secret_is_let_pass(url: str) -> None:
+    assert held_secret(url) is None
 
 
 def test_queries_of_addresses_in_a_text_are_taken_off() -> None:
