@@ -1,4 +1,4 @@
-"""Frozen facts that observers are told.  Rare by design: what happens once a row is counted, not announced."""
+"""Frozen events that observers are notified of: rare by design, as what happens once a row is counted instead."""
 
 from __future__ import annotations
 

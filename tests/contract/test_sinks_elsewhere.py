@@ -100,7 +100,7 @@ def test_commit_replaces_what_was_there(home: str) -> None:
     assert files.stamp(f"{home}/out.csv") != before
 
 
-def test_an_upload_that_fails_leaves_what_was_there_and_tells_no_signed_address(frail: type[Frail], here: Path) -> None:
+def test_an_upload_that_fails_leaves_what_was_there_and_shows_no_signed_url(frail: type[Frail], here: Path) -> None:
     opened("frail://folder/out.csv", "csv").commit()
     frail.takes = 0
     sink = opened("frail://folder/out.csv", "csv")

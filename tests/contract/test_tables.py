@@ -340,8 +340,8 @@ def test_a_nan_is_kept_or_null(database: Database) -> None:
 def test_a_nul_sign_does_not_stop_an_output(database: Database) -> None:
     database.write({"id": [0], "value": ["a\0b"], "list": [["\0"]], "nested": [{"\0k": "\0v"}]})
     [row] = database.read()
-    stand_in = "\N{REPLACEMENT CHARACTER}" if database.target().url.kind == "postgresql" else "\0"
-    assert row["value"] == f"a{stand_in}b"
+    replacement = "\N{REPLACEMENT CHARACTER}" if database.target().url.kind == "postgresql" else "\0"
+    assert row["value"] == f"a{replacement}b"
 
 
 def test_text_goes_into_columns_of_other_types(database: Database) -> None:

@@ -9,7 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from rowmill.simulator.behaviour import Ask, Behaviour, Latency, plan, read_ask
+from rowmill.simulator.behaviour import Behaviour, Latency, ReadRequest, plan, read_request
 from rowmill.simulator.counters import Counters
 from rowmill.simulator.quotas import Quotas, Window
 from rowmill.simulator.replies import body_of, fitting
@@ -17,8 +17,8 @@ from rowmill.simulator.script import Fault, Step, as_script
 from rowmill.simulator.shapes import read_shaped, shape_of, vector
 
 
-def ask(text: str, **more: object) -> Ask:
-    return read_ask(msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text}], **more}))
+def asked(text: str, **more: object) -> ReadRequest:
+    return read_request(msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text}], **more}))
 
 
 def test_a_script_is_followed_and_then_used_up() -> None:
@@ -37,27 +37,27 @@ def test_a_bad_step_is_named() -> None:
 
 
 def test_a_row_overrides_what_is_done_to_it() -> None:
-    step = plan(Behaviour(scripts={"*": "500..."}), ask("[[r1 latency=2 status=503]]"), 0, Random(0))
+    step = plan(Behaviour(scripts={"*": "500..."}), asked("[[r1 latency=2 status=503]]"), 0, Random(0))
     assert (step.status, step.latency_s) == (503, 2.0)
 
 
 def test_only_the_last_user_message_names_the_row() -> None:
     messages = [{"role": "user", "content": "[[a]]"}, {"role": "user", "content": [{"text": "[[b]]"}]}]
-    assert read_ask(msgspec.json.encode({"messages": messages})).token == "b"
+    assert read_request(msgspec.json.encode({"messages": messages})).token == "b"
 
 
 def test_faults_come_at_their_share() -> None:
     behaviour = Behaviour(faults={"500": 0.1, "hang": 0.1})
     random = Random(1)
-    drawn = [plan(behaviour, ask("[[x]]"), 0, random).fault for _ in range(2000)]
+    drawn = [plan(behaviour, asked("[[x]]"), 0, random).fault for _ in range(2000)]
     assert 150 < drawn.count(Fault.ERROR) < 250
     assert 150 < drawn.count(Fault.HANG) < 250
 
 
 def test_an_unknown_model_and_a_long_prompt_are_refused() -> None:
     behaviour = Behaviour(models=("m",), context_tokens=10)
-    assert plan(behaviour, ask("x" * 100), 0, Random(0)).code == "context_length_exceeded"
-    assert plan(Behaviour(models=("other",)), ask("x"), 0, Random(0)).status == 404
+    assert plan(behaviour, asked("x" * 100), 0, Random(0)).code == "context_length_exceeded"
+    assert plan(Behaviour(models=("other",)), asked("x"), 0, Random(0)).status == 404
 
 
 def test_a_window_admits_its_capacity_and_names_the_wait() -> None:
@@ -71,14 +71,14 @@ def test_a_window_admits_its_capacity_and_names_the_wait() -> None:
 
 
 def test_a_need_above_the_limit_is_never_admitted() -> None:
-    assert Quotas(Behaviour(tpm=100)).admit(ask("x" * 800, max_tokens=200), 0.0) == 60.0
+    assert Quotas(Behaviour(tpm=100)).admit(asked("x" * 800, max_tokens=200), 0.0) == 60.0
 
 
 def test_a_refused_request_takes_from_no_window() -> None:
     quotas = Quotas(Behaviour(rpm=2, tpm=100))
-    assert quotas.admit(ask("x", max_tokens=90), 0.0) == 0.0
-    assert quotas.admit(ask("x", max_tokens=90), 1.0) == 59.0
-    assert quotas.admit(ask("x", max_tokens=5), 1.0) == 0.0
+    assert quotas.admit(asked("x", max_tokens=90), 0.0) == 0.0
+    assert quotas.admit(asked("x", max_tokens=90), 1.0) == 59.0
+    assert quotas.admit(asked("x", max_tokens=5), 1.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_refused_request_takes_from_no_window() -> None:
 )
 def test_limits_are_announced_in_the_dialect(dialect: str, line: str) -> None:
     quotas = Quotas(Behaviour(rpm=2, dialect=dialect))
-    quotas.admit(ask("x"), 0.0)
+    quotas.admit(asked("x"), 0.0)
     assert line in quotas.headers(0.0, 1_700_000_000.0).split("\r\n")
 
 
@@ -138,7 +138,7 @@ SCHEMA = {
 
 def test_an_answer_fits_the_schema_that_was_asked_for() -> None:
     wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
-    body = body_of(Step(), ask("[[row-1]]", response_format=wanted), Behaviour(), 1)
+    body = body_of(Step(), asked("[[row-1]]", response_format=wanted), Behaviour(), 1)
     answer = msgspec.json.decode(msgspec.json.decode(body.content)["choices"][0]["message"]["content"])
     jsonschema_rs.validator_for(SCHEMA).validate(answer)
 
@@ -148,7 +148,7 @@ def test_different_rows_get_different_choices() -> None:
 
 
 def test_usage_counts_the_cached_share() -> None:
-    body = body_of(Step(), ask("x" * 400), Behaviour(cached_share=0.5), 1)
+    body = body_of(Step(), asked("x" * 400), Behaviour(cached_share=0.5), 1)
     assert msgspec.json.decode(body.content)["usage"]["prompt_tokens_details"]["cached_tokens"] == 50
     assert (body.input_tokens, body.cached_tokens) == (100, 50)
 

@@ -1,7 +1,7 @@
 """The first rows of a lane: those refused alike are held back until one row does better.
 
 Twenty rows refused for the same reason and none answered mean that the job is wrong, not the rows: the lane is
-disabled, and the rows held back go to another one or stay pending.  It must not know who asks.
+disabled, and the rows held back go to another one or stay pending.  It must not know the lane.
 """
 
 from __future__ import annotations

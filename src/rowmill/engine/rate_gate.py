@@ -77,7 +77,7 @@ class RateGate:
         return False
 
     def disturb(self) -> None:
-        """Wakes whoever waits, to look again whether it may go."""
+        """Wakes the requests that wait, so that each looks again whether it may go."""
         if self._nap is not None and not self._nap.done():
             self._nap.set_result(None)
 

@@ -298,7 +298,7 @@ def _attempt(
 
 
 def _request_id(raw: RawReply | Failure) -> str | None:
-    """What a server calls a request that it refused, for who asks its keepers about it."""
+    """The id that a server gave to a request which it refused: its operators can look the request up by it."""
     return raw.headers.get("x-request-id") if isinstance(raw, RawReply) else None
 
 

@@ -31,22 +31,22 @@ class Ended(NamedTuple):
 
 
 class Batch:
-    """One batch.  `calls` makes its calls, given who is to hear of each row as it ends.
+    """One batch.  `calls` makes its calls, given the function that is called with each row's outcome.
 
-    With `tell` the inputs are told one by one as they end, all of them exactly once: with a run file first those
-    that have ended well before, and last those that have failed before or had no turn.
+    `notify` is called once for every input, as it ends: with a run file first for those that ended well before, and
+    last for those that failed before or had no turn.
     """
 
     def __init__(
         self,
         calls: Callable[[Callable[[Outcome], None] | None], Calls | StoredCalls],
         budget_s: float | None,
-        tell: Callable[[Ended], None] | None = None,
+        notify: Callable[[Ended], None] | None = None,
     ) -> None:
-        self._calls = calls(None if tell is None else self._ended)
+        self._calls = calls(None if notify is None else self._ended)
         self._budget_s = budget_s
-        self._tell = tell
-        self._told: set[int] = set()
+        self._notify = notify
+        self._notified: set[int] = set()
         self._called: Called | None = None
 
     def stop(self, reason: StopReason) -> None:
@@ -62,14 +62,14 @@ class Batch:
         self._called = self._calls.run()
         raise_signal(self._called.reason)
 
-    async def execute_and_tell(self) -> None:
-        """As `execute`; what breaks the batch off is told, too."""
-        with self._telling():
+    async def execute_and_notify(self) -> None:
+        """As `execute`; `notify` hears of what breaks the batch off, too."""
+        with self._notifying():
             await self.execute()
 
-    def run_and_tell(self) -> None:
-        """As `run`; what breaks the batch off is told, too."""
-        with self._telling():
+    def run_and_notify(self) -> None:
+        """As `run`; `notify` hears of what breaks the batch off, too."""
+        with self._notifying():
             self.run()
 
     def outputs(self, return_exceptions: bool) -> list[Any]:
@@ -84,25 +84,25 @@ class Batch:
         return found
 
     def _ended(self, outcome: Outcome) -> None:
-        assert self._tell is not None
-        self._told.add(outcome.index)
+        assert self._notify is not None
+        self._notified.add(outcome.index)
         if outcome.status in GOOD:
-            self._tell(Ended(outcome.index, self._calls.value(outcome), None))
+            self._notify(Ended(outcome.index, self._calls.value(outcome), None))
         else:
-            self._tell(Ended(outcome.index, None, self._calls.error(outcome)))
+            self._notify(Ended(outcome.index, None, self._calls.error(outcome)))
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        assert self._tell is not None
+    def _notifying(self) -> Iterator[None]:
+        assert self._notify is not None
         try:
             yield
             assert self._called is not None
             for index, output in enumerate(self._called.values):
-                if index not in self._told:
+                if index not in self._notified:
                     error = self._raised(self._called, index) if output is MISSING else None
-                    self._tell(Ended(index, output, error))
-        except BaseException as error:  # handed to whoever waits
-            self._tell(Ended(-1, None, error))
+                    self._notify(Ended(index, output, error))
+        except BaseException as error:  # handed to the caller that waits
+            self._notify(Ended(-1, None, error))
 
     def _raised(self, called: Called, index: int) -> Exception:
         """What the input raised, or why it had no turn."""

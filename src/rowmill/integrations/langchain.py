@@ -189,8 +189,8 @@ class RunnableBatch(Runnable[Input, Output]):
             yield 0, self._one(inputs[0], configs[0], kwargs, return_exceptions)
             return
         ended: SimpleQueue[Ended] = SimpleQueue()
-        batch = self._batch(inputs, configs, kwargs, blocking=True, tell=ended.put)
-        running = threading.Thread(target=contextvars.copy_context().run, args=(batch.run_and_tell,))
+        batch = self._batch(inputs, configs, kwargs, blocking=True, notify=ended.put)
+        running = threading.Thread(target=contextvars.copy_context().run, args=(batch.run_and_notify,))
         running.start()
         try:
             for _ in inputs:
@@ -214,11 +214,11 @@ class RunnableBatch(Runnable[Input, Output]):
         ended: asyncio.Queue[Ended] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
-        def tell(one: Ended) -> None:  # stored outputs are read in a thread
+        def notify(one: Ended) -> None:  # stored outputs are read in a thread
             loop.call_soon_threadsafe(ended.put_nowait, one)
 
-        batch = self._batch(inputs, configs, kwargs, blocking=False, tell=tell)
-        running = asyncio.ensure_future(batch.execute_and_tell())
+        batch = self._batch(inputs, configs, kwargs, blocking=False, notify=notify)
+        running = asyncio.ensure_future(batch.execute_and_notify())
         try:
             for _ in inputs:
                 yield (await ended.get()).shown(return_exceptions)
@@ -283,7 +283,7 @@ class RunnableBatch(Runnable[Input, Output]):
         kwargs: Mapping[str, Any],
         *,
         blocking: bool,
-        tell: Callable[[Ended], None] | None = None,
+        notify: Callable[[Ended], None] | None = None,
     ) -> Batch:
         targets = [self._target(name, configs, kwargs, blocking) for name in self._chains]
         route: Callable[[int], int] | None = None
@@ -296,7 +296,7 @@ class RunnableBatch(Runnable[Input, Output]):
                 return Calls(targets, inputs, route=route, ended=ended)
             return StoredCalls(targets, inputs, rules_of(self._options), route=route, ended=ended)
 
-        return Batch(calls, self._options.get("max_duration_s"), tell)
+        return Batch(calls, self._options.get("max_duration_s"), notify)
 
     def _target(
         self, name: str, configs: Sequence[RunnableConfig], kwargs: Mapping[str, Any], blocking: bool

@@ -107,7 +107,7 @@ class Behaviour:
             raise ValueError("the shares of faults add up to more than 1")
 
 
-class Ask(NamedTuple):
+class ReadRequest(NamedTuple):
     """One request, read.  `override` is what the row itself asked for.
 
     `shape` is the API, `parts` how many texts it is asked about at once.
@@ -149,7 +149,7 @@ class _Body(msgspec.Struct):
 _BODIES = msgspec.json.Decoder(_Body)
 
 
-def read_ask(body: bytes) -> Ask:
+def read_request(body: bytes) -> ReadRequest:
     """Reads a chat-completions request; raises ValueError (msgspec's errors are ones) when it is not one."""
     read = _BODIES.decode(body)
     last_text = ""
@@ -162,7 +162,7 @@ def read_ask(body: bytes) -> Ask:
     token, override = token_of(last_text)
     wanted = read.response_format
     schema = bytes(wanted.json_schema.schema) if wanted and wanted.json_schema else None
-    return Ask(
+    return ReadRequest(
         token=token,
         override=override,
         model=read.model,
@@ -191,19 +191,19 @@ def token_of(text: str) -> tuple[str, Step | None]:
     return token, step_from(options.pop("fault", "ok"), options)
 
 
-def plan(behaviour: Behaviour, ask: Ask, number: int, random: Random) -> Step:
+def plan(behaviour: Behaviour, request: ReadRequest, number: int, random: Random) -> Step:
     """What to answer to the row's request `number` (0-based), limits and outages apart."""
-    if ask.override is not None:
-        return ask.override
+    if request.override is not None:
+        return request.override
     if behaviour.scripts:
-        script = behaviour.scripts.get(ask.token) or behaviour.scripts.get("*")
+        script = behaviour.scripts.get(request.token) or behaviour.scripts.get("*")
         step = script.at(number) if isinstance(script, Script) else None
         if step is not None:
             return step
-    if behaviour.models is not None and ask.model not in behaviour.models:
-        message = f"The model `{ask.model}` does not exist."
+    if behaviour.models is not None and request.model not in behaviour.models:
+        message = f"The model `{request.model}` does not exist."
         return step_from("error", {"status": "404", "code": "model_not_found", "message": message})
-    if behaviour.context_tokens is not None and ask.input_tokens > behaviour.context_tokens:
+    if behaviour.context_tokens is not None and request.input_tokens > behaviour.context_tokens:
         message = f"This model's maximum context length is {behaviour.context_tokens} tokens."
         return step_from("error", {"status": "400", "code": "context_length_exceeded", "message": message})
     return _drawn_fault(behaviour, random) if behaviour.faults else _OK

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rowmill.simulator.behaviour import Ask, Behaviour, Latency, plan, read_ask
+from rowmill.simulator.behaviour import Behaviour, Latency, ReadRequest, plan, read_request
 from rowmill.simulator.counters import Counters
 from rowmill.simulator.quotas import Quotas
 from rowmill.simulator.replies import body_of
@@ -34,11 +34,11 @@ _WITHOUT_SLOT = frozenset({Fault.ERROR, Fault.RESET})
 class _Exchange:
     """One request that is not answered yet."""
 
-    __slots__ = ("ask", "connection", "headers", "number", "serving", "step", "timer")
+    __slots__ = ("connection", "headers", "number", "request", "serving", "step", "timer")
 
-    def __init__(self, connection: Connection, ask: Ask, number: int) -> None:
+    def __init__(self, connection: Connection, request: ReadRequest, number: int) -> None:
         self.connection = connection
-        self.ask = ask
+        self.request = request
         self.number = number
         self.step = Step()
         self.headers = ""
@@ -108,18 +108,18 @@ class ServerDesk:
     def _take(self, connection: Connection, authorization: str, body: bytes, shape: str | None) -> None:
         now_s = time.monotonic()
         try:
-            ask = read_ask(body) if shape is None else read_shaped(shape, body)
+            request = read_request(body) if shape is None else read_shaped(shape, body)
         except ValueError as fault:
             step = step_from("error", {"status": "400", "code": "invalid_json", "message": str(fault)})
-            ask = Ask("", step, "", 0, None, None, False)
+            request = ReadRequest("", step, "", 0, None, None, False)
         first = self.counters.first_s is None
-        before = self.counters.arrived(ask.token, now_s)
+        before = self.counters.arrived(request.token, now_s)
         if first:
             self._on_first_request()
-        exchange = _Exchange(connection, ask, self.counters.requests)
+        exchange = _Exchange(connection, request, self.counters.requests)
         self._exchanges[connection] = exchange
         self._decide(exchange, authorization, before, now_s)
-        self.counters.decided(ask.token, _named(exchange.step), now_s)
+        self.counters.decided(request.token, _named(exchange.step), now_s)
         if exchange.step.fault in _WITHOUT_SLOT:
             self._start(exchange, exchange.step.latency_s or 0.0)
         else:
@@ -127,7 +127,7 @@ class ServerDesk:
             self._fill_slots()
 
     def _decide(self, exchange: _Exchange, authorization: str, before: int, now_s: float) -> None:
-        behaviour, ask = self.behaviour, exchange.ask
+        behaviour, request = self.behaviour, exchange.request
         outage = self._outage_step(now_s) if behaviour.outages else None
         if outage is not None:
             exchange.step = outage
@@ -135,16 +135,16 @@ class ServerDesk:
         if behaviour.key is not None and authorization != f"Bearer {behaviour.key}":
             exchange.step = step_from("error", {"status": "401", "code": "invalid_api_key"})
             return
-        exchange.step = plan(behaviour, ask, before, self._random)
+        exchange.step = plan(behaviour, request, before, self._random)
         if not self._quotas:
             return
         if exchange.step.fault is not Fault.ERROR:
-            wait_s = self._quotas.admit(ask, now_s)
+            wait_s = self._quotas.admit(request, now_s)
             if wait_s > 0.0:
                 exchange.headers = self._quotas.retry_headers(wait_s, time.time())
                 exchange.step = step_from("error", {"status": "429", "code": "rate_limit_exceeded"})
             else:
-                self.counters.admitted(self._quotas.charge(ask), now_s)
+                self.counters.admitted(self._quotas.charge(request), now_s)
         exchange.headers += self._quotas.headers(now_s, time.time())
 
     def _outage_step(self, now_s: float) -> Step | None:
@@ -185,7 +185,7 @@ class ServerDesk:
         step = exchange.step
         if step.fault is Fault.HANG:
             return
-        body = body_of(step, exchange.ask, self.behaviour, exchange.number)
+        body = body_of(step, exchange.request, self.behaviour, exchange.number)
         self.counters.used(body.input_tokens, body.output_tokens, body.cached_tokens)
         retry_after = f"retry-after: {step.retry_after}\r\n" if step.retry_after else ""
         extra = "".join(f"{name}: {value}\r\n" for name, value in step.headers.items())

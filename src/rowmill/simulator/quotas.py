@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from rowmill.simulator.behaviour import Ask, Behaviour
+    from rowmill.simulator.behaviour import Behaviour, ReadRequest
 
 
 class Window:
@@ -66,17 +66,17 @@ class Quotas:
     def __bool__(self) -> bool:
         return bool(self._windows)
 
-    def charge(self, ask: Ask) -> int:
+    def charge(self, request: ReadRequest) -> int:
         """Tokens that this request counts for: its input and the most it may answer."""
-        return ask.input_tokens + (ask.max_tokens or self._behaviour.output_tokens)
+        return request.input_tokens + (request.max_tokens or self._behaviour.output_tokens)
 
-    def admit(self, ask: Ask, now_s: float) -> float:
-        """0 when admitted and charged, else the seconds to wait."""
-        output_tokens = ask.max_tokens or self._behaviour.output_tokens
+    def admit(self, request: ReadRequest, now_s: float) -> float:
+        """0 when admitted and counted, else the seconds to wait."""
+        output_tokens = request.max_tokens or self._behaviour.output_tokens
         needs = {
             "requests": 1,
-            "tokens": ask.input_tokens + output_tokens,
-            "input-tokens": ask.input_tokens,
+            "tokens": request.input_tokens + output_tokens,
+            "input-tokens": request.input_tokens,
             "output-tokens": output_tokens,
         }
         wait_s = 0.0

@@ -12,7 +12,7 @@ from rowmill.simulator.script import Fault, Step
 from rowmill.simulator.shapes import shaped_result
 
 if TYPE_CHECKING:
-    from rowmill.simulator.behaviour import Ask, Behaviour
+    from rowmill.simulator.behaviour import Behaviour, ReadRequest
 
 _encode = msgspec.json.encode
 _PAGE = "<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1>"
@@ -28,7 +28,7 @@ class Body(NamedTuple):
     cached_tokens: int = 0
 
 
-def body_of(step: Step, ask: Ask, behaviour: Behaviour, number: int) -> Body:
+def body_of(step: Step, request: ReadRequest, behaviour: Behaviour, number: int) -> Body:
     """The body for one step; `number` makes its id."""
     if step.body is not None:
         return Body(step.body)
@@ -44,7 +44,7 @@ def body_of(step: Step, ask: Ask, behaviour: Behaviour, number: int) -> Body:
         return Body(b'{"id":"sim","object":"chat.completion","choices":[]}')
     if fault is Fault.NULL:
         return Body(b'{"id":null,"object":null,"choices":null,"usage":null,"model":null}')
-    body = _completion(step, ask, behaviour, number)
+    body = _completion(step, request, behaviour, number)
     if fault is Fault.BAD_ENCODING:
         return body._replace(content=body.content.replace(b'"content":"', b'"content":"\xff\xfe\xc3', 1))
     return body
@@ -59,29 +59,29 @@ def _error(step: Step) -> bytes:
     return _encode({"choices": None, "error": error} if step.fault is Fault.ERROR_200 else {"error": error})
 
 
-def _completion(step: Step, ask: Ask, behaviour: Behaviour, number: int) -> Body:
-    text: str | None = step.text if step.text is not None else _answer(ask, behaviour)
+def _completion(step: Step, request: ReadRequest, behaviour: Behaviour, number: int) -> Body:
+    text: str | None = step.text if step.text is not None else _answer(request, behaviour)
     fault = step.fault
     finish, extra = b"stop", b""
     if fault is not Fault.OK:
         text, finish, extra = _spoiled(fault, text)
-    output_tokens = min(behaviour.output_tokens, ask.max_tokens or behaviour.output_tokens)
-    if ask.shape != "chat":
-        tokens = (ask.input_tokens, output_tokens)
-        content = shaped_result(ask, text, finish.decode(), tokens, number)
+    output_tokens = min(behaviour.output_tokens, request.max_tokens or behaviour.output_tokens)
+    if request.shape != "chat":
+        tokens = (request.input_tokens, output_tokens)
+        content = shaped_result(request, text, finish.decode(), tokens, number)
         return Body(content, "application/json", *tokens)
-    cached_tokens = int(ask.input_tokens * behaviour.cached_share)
+    cached_tokens = int(request.input_tokens * behaviour.cached_share)
     usage = b"null"
     if fault is not Fault.NO_USAGE:
         usage = (
             b'{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,'
             b'"prompt_tokens_details":{"cached_tokens":%d}}'
-        ) % (ask.input_tokens, output_tokens, ask.input_tokens + output_tokens, cached_tokens)
+        ) % (request.input_tokens, output_tokens, request.input_tokens + output_tokens, cached_tokens)
     content = (
         b'{"id":"sim-%d","object":"chat.completion","created":1700000000,"model":%b,"choices":[{"index":0,'
         b'"message":{"role":"assistant","content":%b%b},"finish_reason":"%b"}],"usage":%b}'
-    ) % (number, _encode(ask.model), _encode(text), extra, finish, usage)
-    return Body(content, "application/json", ask.input_tokens, output_tokens, cached_tokens)
+    ) % (number, _encode(request.model), _encode(text), extra, finish, usage)
+    return Body(content, "application/json", request.input_tokens, output_tokens, cached_tokens)
 
 
 def _spoiled(fault: Fault, text: str | None) -> tuple[str | None, bytes, bytes]:
@@ -106,12 +106,12 @@ def _spoiled(fault: Fault, text: str | None) -> tuple[str | None, bytes, bytes]:
     return text, b"stop", b""
 
 
-def _answer(ask: Ask, behaviour: Behaviour) -> str:
-    text = ask.token if behaviour.answer == "{token}" else behaviour.answer.replace("{token}", ask.token)
-    if ask.schema is not None:
-        schema = msgspec.json.decode(ask.schema)
+def _answer(request: ReadRequest, behaviour: Behaviour) -> str:
+    text = request.token if behaviour.answer == "{token}" else behaviour.answer.replace("{token}", request.token)
+    if request.schema is not None:
+        schema = msgspec.json.decode(request.schema)
         return _encode(fitting(schema, text or "ok", schema)).decode()
-    if ask.wants_json:
+    if request.wants_json:
         return _encode({"answer": text or "ok"}).decode()
     return text or "ok"
 

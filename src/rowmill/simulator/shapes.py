@@ -11,7 +11,7 @@ from zlib import crc32
 
 import msgspec
 
-from rowmill.simulator.behaviour import Ask, token_of
+from rowmill.simulator.behaviour import ReadRequest, token_of
 
 SHAPES = ("completions", "responses", "embeddings", "score", "rerank", "moderations")
 DIMENSIONS = 4
@@ -43,7 +43,7 @@ def shape_of(path: str) -> str | None:
     return name if name in SHAPES else None
 
 
-def read_shaped(shape: str, body: bytes) -> Ask:
+def read_shaped(shape: str, body: bytes) -> ReadRequest:
     """Reads a request to one of these APIs; raises ValueError when it is not one."""
     read = _BODIES.decode(body)
     asked = read.prompt if shape == "completions" else read.input
@@ -56,7 +56,7 @@ def read_shaped(shape: str, body: bytes) -> Ask:
     text = "\n".join(part if isinstance(part, str) else _encode(part).decode() for part in parts)
     token, override = token_of(text)
     limit = read.max_tokens if shape == "completions" else read.max_output_tokens if shape == "responses" else None
-    return Ask(
+    return ReadRequest(
         token=token,
         override=override,
         model=read.model,
@@ -69,28 +69,31 @@ def read_shaped(shape: str, body: bytes) -> Ask:
     )
 
 
-def shaped_result(ask: Ask, text: str | None, finish: str, tokens: tuple[int, int], number: int) -> bytes:
+def shaped_result(request: ReadRequest, text: str | None, finish: str, tokens: tuple[int, int], number: int) -> bytes:
     """The body of a successful answer.  `tokens` are those of input and output."""
-    made: dict[str, Any] = {"id": f"sim-{number}", "object": "list", "created": 1_700_000_000, "model": ask.model}
+    made: dict[str, Any] = {"id": f"sim-{number}", "object": "list", "created": 1_700_000_000, "model": request.model}
     usage = {"prompt_tokens": tokens[0], "total_tokens": sum(tokens), "completion_tokens": tokens[1]}
-    if ask.shape == "completions":
+    if request.shape == "completions":
         choices = [{"index": 0, "text": text or "", "logprobs": None, "finish_reason": finish}]
         made |= {"object": "text_completion", "choices": choices, "usage": usage}
-    elif ask.shape == "responses":
+    elif request.shape == "responses":
         made |= _response(text, finish) | {"usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]}}
-    elif ask.shape == "embeddings":
+    elif request.shape == "embeddings":
         vectors = [
-            {"object": "embedding", "index": n, "embedding": vector(f"{ask.token}{n}")} for n in _part_numbers(ask)
+            {"object": "embedding", "index": n, "embedding": vector(f"{request.token}{n}")}
+            for n in _part_numbers(request)
         ]
         made |= {"data": vectors, "usage": {"prompt_tokens": tokens[0], "total_tokens": tokens[0]}}
-    elif ask.shape == "score":
-        scores = [{"index": n, "object": "score", "score": vector(f"{ask.token}{n}")[0]} for n in _part_numbers(ask)]
+    elif request.shape == "score":
+        scores = [
+            {"index": n, "object": "score", "score": vector(f"{request.token}{n}")[0]} for n in _part_numbers(request)
+        ]
         made |= {"data": scores, "usage": {"prompt_tokens": tokens[0], "total_tokens": tokens[0]}}
-    elif ask.shape == "rerank":
-        results = [{"index": n, "relevance_score": vector(f"{ask.token}{n}")[0]} for n in _part_numbers(ask)]
+    elif request.shape == "rerank":
+        results = [{"index": n, "relevance_score": vector(f"{request.token}{n}")[0]} for n in _part_numbers(request)]
         made |= {"results": results, "usage": {"total_tokens": tokens[0]}}
     else:
-        made |= {"results": [{"flagged": False, "categories": {}} for _ in _part_numbers(ask)]}
+        made |= {"results": [{"flagged": False, "categories": {}} for _ in _part_numbers(request)]}
     return _encode(made)
 
 
@@ -99,8 +102,8 @@ def vector(text: str) -> list[float]:
     return [crc32(f"{text}:{n}".encode()) / 2**32 - 0.5 for n in range(DIMENSIONS)]
 
 
-def _part_numbers(ask: Ask) -> range:
-    return range(ask.parts)
+def _part_numbers(request: ReadRequest) -> range:
+    return range(request.parts)
 
 
 def _response(text: str | None, finish: str) -> dict[str, Any]:

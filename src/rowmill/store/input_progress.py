@@ -46,13 +46,13 @@ class InputProgress:
             return self._is_feed_waiting
 
     def stop(self) -> None:
-        """Ends the reading at the next chunk and wakes whoever waits for one."""
+        """Ends the reading at the next chunk and wakes the thread that waits for one."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """The reading broke off; raised for whoever waits for a chunk that will not come."""
+        """The reading broke off; raised in the thread that waits for a chunk that will not come."""
         with self._changed:
             self._error = error
             self._changed.notify_all()

@@ -78,7 +78,7 @@ class Spool:
                     self._take_stored()
                 else:
                     self._compare(self._chunks)
-        except Exception as error:  # handed to whoever waits for rows; the run stops on it
+        except Exception as error:  # raised where rows are waited for, which stops the run
             self.progress.fail(error)
 
     def _take_stored(self) -> None:

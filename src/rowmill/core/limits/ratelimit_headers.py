@@ -1,6 +1,6 @@
 """Limits that a reply's headers announce, in every provider's dialect; reading only.
 
-It must not know what is done with them.  Waits asked for by headers are read in `waits`.
+It must not know what is done with them.  Waits asked for by headers are read in `retry_after`.
 
     OpenAI, Azure     x-ratelimit-limit-requests, -tokens; x-ratelimit-remaining-*; reset 6m0s, 60ms, 1
     Anthropic         anthropic-ratelimit-requests-limit, -tokens-, -input-tokens-, -output-tokens-; reset RFC 3339

@@ -150,8 +150,8 @@ def repair_messages(messages: Sequence[Message], bad_reply: str, fault: str) -> 
     """
     if len(bad_reply) > REPAIR_CHARS:
         bad_reply = bad_reply[:REPAIR_CHARS] + " [...]"
-    ask = f"That is not a valid answer: {fault}\nReply again with the whole corrected answer and nothing else."
-    return [*messages, Message("assistant", bad_reply), Message("user", ask)]
+    correction = f"That is not a valid answer: {fault}\nReply again with the whole corrected answer and nothing else."
+    return [*messages, Message("assistant", bad_reply), Message("user", correction)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Parameters and model of a request where they depend on the row.  It must not know who is asked."""
+"""Parameters and model of a request where they depend on the row.  It must not know the endpoint that it goes to."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from rowmill.core.rows.outputs import mark_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NUL, ESCAPED_NUL, STAND_IN = "\0", "\\u0000", "\N{REPLACEMENT CHARACTER}"
+NUL, ESCAPED_NUL, REPLACEMENT = "\0", "\\u0000", "\N{REPLACEMENT CHARACTER}"
 
 
 def is_scalar(kind: pa.DataType) -> bool:
@@ -60,11 +60,13 @@ def _without_nul(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
     kind = column.type
     if _is_text(kind):
-        return _replaced(column, NUL, lambda text: text.replace(NUL, STAND_IN))
+        return _replaced(column, NUL, lambda text: text.replace(NUL, REPLACEMENT))
     if pa.types.is_list(kind) and _is_text(kind.value_type):
         items = pa.chunked_array([part.flatten() for part in column.chunks], kind.value_type)
         if _holds(items, NUL):
-            lists = [value and [item and item.replace(NUL, STAND_IN) for item in value] for value in column.to_pylist()]
+            lists = [
+                value and [item and item.replace(NUL, REPLACEMENT) for item in value] for value in column.to_pylist()
+            ]
             return pa.chunked_array([pa.array(lists, kind)])
     return column
 
@@ -99,7 +101,7 @@ def _tamed_json(text: str) -> str:
 def _tamed(value: Any) -> Any:
     match value:
         case str():
-            return value.replace(NUL, STAND_IN)
+            return value.replace(NUL, REPLACEMENT)
         case dict():
             return {_tamed(name): _tamed(item) for name, item in value.items()}
         case list():

@@ -136,7 +136,7 @@ class ListFeed:
 class Calls:
     """Calls over rows in memory.  `ended` is called with every row as it ends.
 
-    Of several targets `route` names one by number for each row's index; without it whoever is free takes the next.
+    Of several targets `route` names one by number for each row's index; without it any free target takes the next.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class Calls:
         return Called(reason, message, self._values, self._memory.bad, outlet.errors, feeds[0].error)
 
     def _feeds(self) -> Sequence[RowFeed]:
-        """A feed for each target; the same one where whoever is free takes the next row."""
+        """A feed for each target; the same one where any free target takes the next row."""
         items, route, number = self._items, self._route, len(self._targets)
         if route is not None and not isinstance(items, list | tuple):
             items = list(items)

@@ -92,7 +92,7 @@ class Endpoint:
 
 
 def gates(endpoints: Sequence[Endpoint], clock: Clock) -> list[RateGate]:
-    """One a endpoint, in order; those that spend one quota share its limiter, whoever states its limits."""
+    """One a endpoint, in order; those that spend one quota share its limiter, whichever of them states its limits."""
     limits: dict[object, Limits] = {}
     for endpoint in endpoints:
         limits[endpoint.quota] = limits.get(endpoint.quota, Limits()).or_else(endpoint.stated)

@@ -40,7 +40,7 @@ def find_change(stored: Sequence[Version], now: Mapping[str, Any]) -> Change | N
     for version in stored:
         if not version.rows or version.accepted or (version.fingerprint, version.model) in current:
             continue
-        if version.model not in now["models"] and current & known and _same_ask(version.definition, now):
+        if version.model not in now["models"] and current & known and _asks_the_same(version.definition, now):
             continue
         strange.append(version)
     if not strange:
@@ -68,5 +68,5 @@ def decide(change: Change, on_change: str | None, confirm: Callable[[str], bool]
     )
 
 
-def _same_ask(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _asks_the_same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return [list(m) for m in old["messages"]] == [list(m) for m in new["messages"]] and old["schema"] == new["schema"]
