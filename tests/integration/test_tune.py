@@ -17,7 +17,7 @@ from rowmill.simulator import Behaviour, Simulator
 if TYPE_CHECKING:
     from tests.command_line import Ended
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 JOB = """\
 source: in.csv
@@ -40,6 +40,7 @@ def slots(tmp_path: Path) -> Iterator[Workplace]:
         yield Workplace(tmp_path, simulator)
 
 
+@pytest.mark.alone
 def test_the_slots_are_found_and_the_rows_that_were_measured_are_not_sent_again(slots: Workplace) -> None:
     slots.write_rows(1_000)
     ended = tune(slots, "--most", "50", "--json")
@@ -115,6 +116,7 @@ def test_a_second_tune_measures_with_rows_that_are_still_fresh(workplace: Workpl
     assert max(workplace.requests().values()) == 1
 
 
+@pytest.mark.alone
 def test_throttling_ends_it_and_less_is_recommended(tmp_path: Path) -> None:
     with Simulator(Behaviour(rpm=600, window_s=6.0, dialect="none", latency="0.05")) as simulator:
         workplace = Workplace(tmp_path, simulator)
@@ -190,6 +192,7 @@ def test_an_input_without_fresh_rows_is_refused(workplace: Workplace) -> None:
     assert workplace.request_total() == 28
 
 
+@pytest.mark.alone
 def test_auto_uses_the_slots_of_a_queueing_server(tmp_path: Path) -> None:
     with Simulator(Behaviour(slots=16, latency="0.05")) as simulator:
         workplace = Workplace(tmp_path, simulator)

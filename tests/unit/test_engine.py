@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Sequence
 
 import pytest
 from tests.trial import Trial, failure
@@ -188,6 +190,30 @@ def test_the_job_deadline_lets_what_is_in_flight_end() -> None:
     trial = Trial(10_000, lambda i, n, at: ok(), max_duration_s=1.05)
     assert trial.reason is StopReason.MAX_DURATION
     assert len(trial.store.outcomes) == len(trial.provider.sent)
+
+
+class Interrupted(Trial):
+    """Replies take a minute, and signals come after so many seconds."""
+
+    def __init__(self, *signals_s: float) -> None:
+        self._signals_s = signals_s
+        super().__init__(40, lambda i, n, at: ok(), latency_s=60.0)
+
+    async def _go(self, rows: Sequence[Row]) -> tuple[StopReason, str]:
+        for after_s in self._signals_s:
+            asyncio.get_running_loop().call_later(after_s, lambda: self.run.stop(StopReason.INTERRUPTED))
+        return await super()._go(rows)
+
+
+@pytest.mark.parametrize(("signals_s", "ended_s"), [([1.0], 11.0), ([1.0, 2.0], 2.0), ([55.0], 60.0)])
+def test_a_signal_gives_what_is_in_flight_10_s_and_a_second_one_drops_it(
+    signals_s: list[float], ended_s: float
+) -> None:
+    trial = Interrupted(*signals_s)
+    assert trial.reason is StopReason.INTERRUPTED
+    assert trial.seconds == pytest.approx(ended_s)
+    assert len(trial.store.outcomes) == (20 if ended_s == 60.0 else 0)
+    assert len(trial.provider.sent) == 20
 
 
 def test_too_many_failures_stop_the_run() -> None:
