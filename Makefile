@@ -14,7 +14,7 @@ unexport PYTHONPATH
 help:
 	@echo "make demo    label the bundled reviews with the embedded model (installs into .venv first)"
 	@echo "make test    run the tests and a tenth of the slow ones (ROWMILL_SLOW_SHARE=0.1), with coverage"
-	@echo "make test-slow  run all the slow tests"
+	@echo "make test-slow  run all the slow tests, and those of generated examples with all examples"
 	@echo "make check   lint, types, layers"
 	@echo "make wheel   build the wheel, install it into an empty environment and try it"
 	@echo "make bench   measure speed and memory beside peers (needs nginx with Lua and wrk; about 15 minutes)"
@@ -51,7 +51,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(PARALLEL) --slow-share $(ROWMILL_SLOW_SHARE) --cov --cov-report=term
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest $(PARALLEL) --slow-share 1 -m slow
+	$(BIN)/python -m pytest $(PARALLEL) --slow-share 1 -m "slow or hypothesis"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from tests.groups import Turns, chosen, service_of
 from tests.postgresql import Server, running_server
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tests.elsewhere import Bucket, ObjectStore
 
 TURNS = pytest.StashKey[Turns]()
+settings.register_profile("full", max_examples=150, deadline=None)
+settings.register_profile("few", max_examples=20, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,6 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("hypothesis_profile", None):
+        settings.load_profile("few" if config.getoption("slow_share") < 1 else "full")
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         config.stash[TURNS] = Turns(worker["testrunuid"])

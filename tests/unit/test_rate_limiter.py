@@ -6,7 +6,7 @@ from collections import deque
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.servers import BucketQuota, PausingLane, Seen, SlidingQuota
 
@@ -107,7 +107,6 @@ def most_in_a_window(log: list[tuple[float, int]], window_s: float) -> int:
     return most
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 1500), st.floats(0.0, 5.0)), min_size=1, max_size=150),
     st.sampled_from([0.5, 0.95, 1.0]),

@@ -46,7 +46,7 @@ def again(folder: Path, chunk: Chunk, format: str, columns: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("second", FORMATS)
 @pytest.mark.parametrize("first", FORMATS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_text_comes_through_any_pair_of_formats(tmp_path: Path, first: str, second: str, data: st.DataObject) -> None:
     columns = tuple(data.draw(names))
@@ -62,7 +62,7 @@ floats = st.floats(allow_nan=False, allow_infinity=False)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([numbers, floats, st.booleans(), any_text]).flatmap(lambda kind: st.lists(st.none() | kind)))
 def test_values_of_one_type_come_through_unchanged(tmp_path: Path, format: str, values: list[Any]) -> None:
     chunk = ObjectChunk(range(len(values)), [{"a": value} for value in values])
@@ -78,14 +78,14 @@ json_values = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), json_values), max_size=5))
 def test_any_json_comes_through_json_lines_unchanged(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     assert again(tmp_path, ObjectChunk(range(len(rows)), rows), "jsonl", ()) == rows
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), json_values), max_size=5))
 def test_any_json_can_be_written_in_every_format(tmp_path: Path, format: str, rows: list[dict[str, Any]]) -> None:
     assert len(again(tmp_path, ObjectChunk(range(len(rows)), rows), format, ("a", "b"))) == len(rows)

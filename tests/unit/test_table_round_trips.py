@@ -109,7 +109,7 @@ def others_read(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("output", ["jsonl", "csv", "tsv", "parquet"])
 @pytest.mark.parametrize("source", WRITERS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=tables())
 def test_text_that_others_write_comes_out_as_it_is(
     tmp_path: Path, source: str, output: str, table: tuple[list[str], Cells]
@@ -170,7 +170,7 @@ def write_typed(path: Path, table: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("source", ["parquet", "arrow"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=typed_tables())
 def test_any_types_come_out_of_parquet_exactly_as_they_were(tmp_path: Path, source: str, table: pa.Table) -> None:
     write_typed(tmp_path / f"in.{source}", table)
@@ -183,7 +183,7 @@ def test_any_types_come_out_of_parquet_exactly_as_they_were(tmp_path: Path, sour
 
 
 @pytest.mark.parametrize("output", ["jsonl", "csv", "tsv"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=typed_tables())
 def test_any_types_come_out_of_text_formats_in_one_form(tmp_path: Path, output: str, table: pa.Table) -> None:
     write_typed(tmp_path / "in.parquet", table)
