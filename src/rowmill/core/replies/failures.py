@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rowmill.core.limits.retry_after import asked_wait_s, retry_after_s
+from rowmill.core.replies.html import without_tags
 from rowmill.core.shortening import shortened
 from rowmill.errors import FailureKind
 from rowmill.failure_kinds import ADVICE
@@ -71,7 +72,6 @@ _MODEL_WORDS = re.compile(
 )
 # A 400 is the row's own fault unless the whole message says this.
 _MODEL_SENTENCE = re.compile(r"(?:the )?model\b.{0,120}\b(?:not exist|not found)\.?", re.IGNORECASE)
-_TAGS = re.compile(rb"<(script|style)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _RETRIED = frozenset({408, 409, 425, 499})
 _BY_TYPE = {"invalid_request_error": 400, "authentication_error": 401, "permission_error": 403}
 
@@ -263,7 +263,7 @@ def _status_named(fault: _Fault) -> int:
 def excerpt(body: bytes) -> str:
     """The start of a body for people: at most 500 characters, tags and runs of white space taken out."""
     if b"<" in body[:200]:
-        body = _TAGS.sub(b" ", body[:_HTML_READ_BYTES])
+        body = without_tags(body[:_HTML_READ_BYTES])
     text = body[: EXCERPT_CHARS * 8].decode("utf-8", "replace")
     return " ".join(text.split())[:EXCERPT_CHARS]
 
