@@ -109,7 +109,6 @@ def test_a_refusal_is_refused_in_the_models_words() -> None:
         Reply(None, "stop"),
         Reply("", None),
         Reply(" \n", "stop"),
-        Reply(None, "tool_calls"),
         Reply("half", "error"),
         Reply("<think>never closed", "stop"),
     ],

@@ -12,6 +12,7 @@ import msgspec
 
 from rowmill.core.pricing.attempt_cost import attempt_cost
 from rowmill.core.replies.answers import read_answer, repair_messages, reply_text
+from rowmill.core.replies.reading import read_reply
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
 from rowmill.core.requests.prompts import TemplateFault
 from rowmill.engine.budget_gate import BudgetGate
@@ -215,7 +216,7 @@ def _read_new(
 
 
 def _read(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
-    read = lane.provider.read(raw)
+    read = read_reply(lane.provider, raw)
     if type(read) is not Reply:
         assert isinstance(read, Failure)
         return read, None

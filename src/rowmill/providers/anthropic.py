@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rowmill.core.replies import failures
+from rowmill.core.replies.usage import as_count, judged
 from rowmill.ports import AnswerReader, Transport
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
@@ -36,10 +37,10 @@ _FINISH: Mapping[str, str] = {
 
 
 class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    input_tokens: Any = None
+    output_tokens: Any = None
+    cache_read_input_tokens: Any = None
+    cache_creation_input_tokens: Any = None
 
 
 class _Block(msgspec.Struct):
@@ -113,7 +114,7 @@ class AnthropicProvider:
             finish_reason=_FINISH.get(read.stop_reason or "", read.stop_reason),
             reasoning=_joined(block.thinking for block in read.content or ()),
             refusal=(text or _REFUSED) if read.stop_reason == "refusal" else None,
-            usage=NO_USAGE if read.usage is None else _usage(read.usage),
+            usage=NO_USAGE if read.usage is None else _usage(read.usage, has_text=bool(text)),
             model=read.model,
             request_id=raw.headers.get("request-id") or read.id,
         )
@@ -158,9 +159,11 @@ def _joined(parts: Any) -> str | None:
     return "".join(said) if said else None
 
 
-def _usage(usage: _Usage) -> Usage:
+def _usage(usage: _Usage, *, has_text: bool) -> Usage:
     """Their `input_tokens` leaves out what was read from or written to the cache; ours has it all."""
-    read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    fresh = usage.input_tokens
+    read, written = as_count(usage.cache_read_input_tokens), as_count(usage.cache_creation_input_tokens)
+    told = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
+    is_odd = any(value is not None and as_count(value) is None for value in told)
+    fresh = None if is_odd else as_count(usage.input_tokens)
     total = None if fresh is None else fresh + (read or 0) + (written or 0)
-    return Usage(total, usage.output_tokens, read, written)
+    return judged(Usage(total, as_count(usage.output_tokens), read, written), has_text=has_text)

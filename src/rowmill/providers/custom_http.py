@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rowmill.core.replies import failures
+from rowmill.core.replies.usage import as_count, judged
 from rowmill.core.requests.prompts import TemplateFault, compile_prompt
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import AnswerReader, Transport
@@ -122,10 +123,12 @@ class HttpProvider:
             words = f"the reply has nothing at {self._shape.answer} (the path of the answer)"
             return failures.unreadable(words, raw.body, raw.status)
         return Reply(
-            text=_as_text(answer),
+            text=(text := _as_text(answer)),
             finish_reason=_as_text(self._at(read, "finish")[0]),
             reasoning=_as_text(self._at(read, "reasoning")[0]),
-            usage=Usage(self._tokens(read, "input_tokens"), self._tokens(read, "output_tokens")),
+            usage=judged(
+                Usage(self._tokens(read, "input_tokens"), self._tokens(read, "output_tokens")), has_text=bool(text)
+            ),
             request_id=raw.headers.get("x-request-id"),
         )
 
@@ -142,7 +145,7 @@ class HttpProvider:
 
     def _tokens(self, read: Any, name: str) -> int | None:
         value, _ = self._at(read, name)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+        return as_count(value)
 
 
 def as_one_text(messages: Sequence[Message]) -> str:

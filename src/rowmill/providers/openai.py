@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rowmill.core.replies.failures import classify, unreadable
+from rowmill.core.replies.usage import MOST_TOKENS, as_count, judged
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
@@ -120,7 +121,7 @@ def _answer_format(structured: str, schema: AnswerReader | None) -> tuple[dict[s
 # Only what is needed is decoded.  Most servers agree about the types, so a reply is first read by these; one that does
 # not fit, or tells of an error, is read again as it comes.
 
-_Tokens = Annotated[int, msgspec.Meta(ge=0, lt=10**12)] | None  # as `as_count` has it
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST_TOKENS)] | None
 
 
 class _Message(msgspec.Struct):
@@ -148,23 +149,28 @@ class _OfOutput(msgspec.Struct):
 class _Told(msgspec.Struct):
     prompt_tokens: _Tokens = None
     completion_tokens: _Tokens = None
+    total_tokens: _Tokens = None
     prompt_cache_hit_tokens: _Tokens | UnsetType = UNSET
     cached_tokens: _Tokens = None
     prompt_tokens_details: _OfInput | None = None
     completion_tokens_details: _OfOutput | None = None
 
-    def usage(self) -> Usage:
+    def usage(self, *, has_text: bool) -> Usage:
         of_input, of_output = self.prompt_tokens_details, self.completion_tokens_details
         cached = UNSET if of_input is None else of_input.cached_tokens
         if cached is UNSET:
             cached = self.prompt_cache_hit_tokens
-        return Usage(
+        usage = Usage(
             self.prompt_tokens,
             self.completion_tokens,
             self.cached_tokens if cached is UNSET else cached,
             None if of_input is None else of_input.cache_write_tokens,
             None if of_output is None else of_output.reasoning_tokens,
         )
+        asked, said = self.prompt_tokens, self.completion_tokens
+        if of_input is None and of_output is None and asked and said and self.total_tokens == asked + said:
+            return usage  # most servers' and beyond doubt
+        return judged(usage, self.total_tokens, has_text=has_text)
 
 
 class _Chat(msgspec.Struct):
@@ -219,7 +225,7 @@ def _read_plain(raw: RawReply) -> Reply | None:
     message = choice.message
     if message is None or choice.error:
         return None
-    usage = NO_USAGE if chat.usage is None else chat.usage.usage()
+    usage = NO_USAGE if chat.usage is None else chat.usage.usage(has_text=bool(message.content))
     finish_reason = choice.finish_reason or None
     return Reply(
         message.content,
@@ -246,7 +252,7 @@ def _read_odd(raw: RawReply) -> Reply | Failure:
     text, thought = message.content, None
     if isinstance(text, list):
         text, thought = _joined(text)
-    usage = read_usage(chat.usage)
+    usage = read_usage(chat.usage, has_text=bool(text))
     return Reply(
         text,
         _ended(as_name(chat.choices[0].finish_reason), usage, chat.rowmill_max_tokens),
@@ -286,8 +292,8 @@ def _joined(parts: Sequence[Any]) -> tuple[str | None, str | None]:
     return ("".join(texts) if texts else None), ("".join(thoughts) or None)
 
 
-def read_usage(read: Any) -> Usage:
-    """The tokens that a completion reports."""
+def read_usage(read: Any, *, has_text: bool) -> Usage:
+    """The tokens that a completion reports, as far as they can be true."""
     if not isinstance(read, dict):
         return NO_USAGE
     of_input = read.get("prompt_tokens_details")
@@ -295,20 +301,14 @@ def read_usage(read: Any) -> Usage:
     of_input = of_input if type(of_input) is dict else _NOTHING
     of_output = of_output if type(of_output) is dict else _NOTHING
     cached = of_input.get("cached_tokens", read.get("prompt_cache_hit_tokens", read.get("cached_tokens")))
-    return Usage(
+    usage = Usage(
         as_count(read.get("prompt_tokens")),
         as_count(read.get("completion_tokens")),
         as_count(cached),
         as_count(of_input.get("cache_write_tokens")),
         as_count(of_output.get("reasoning_tokens")),
     )
-
-
-def as_count(value: object) -> int | None:
-    """A number of tokens; None for anything that cannot be one."""
-    if type(value) is int or type(value) is float:  # what JSON is decoded to; true is neither
-        return int(value) if 0 <= value < 1e12 else None
-    return None
+    return judged(usage, as_count(read.get("total_tokens")), has_text=has_text)
 
 
 def why_unreadable(raw: RawReply, fault: Exception) -> str:

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from rowmill.core.replies.failures import classify, unreadable
+from rowmill.core.replies.usage import as_count
 from rowmill.errors import FailureKind
 from rowmill.ports import Transport
 from rowmill.providers.credentials import Credentials
-from rowmill.providers.openai import as_count, as_name, read_completion, read_usage, why_unreadable
+from rowmill.providers.openai import as_name, read_completion, read_usage, why_unreadable
 from rowmill.providers.post import Post
 from rowmill.providers.presets import ResolvedEndpoint, sibling_url
 from rowmill.records import NO_USAGE, Failure, RawReply, Reply, Request, Usage
@@ -141,7 +142,7 @@ def _completion(raw: RawReply, result: _Result) -> Reply | Failure:
     text, finish = first.text, as_name(first.finish_reason)
     if not text.strip() and finish not in (None, "length"):
         text = _encode({"text": text}).decode()
-    return _reply(raw, result, text, finish, read_usage(result.usage))
+    return _reply(raw, result, text, finish, read_usage(result.usage, has_text=bool(text)))
 
 
 def _chat(raw: RawReply, first: _TextChoice | None) -> Reply | Failure:
@@ -166,7 +167,7 @@ def _response(raw: RawReply, result: _Result) -> Reply:
         finish = "length" if finish == "max_output_tokens" else finish
     if not text.strip() and finish == "stop" and items:
         text = bytes(result.output).decode()
-    return _reply(raw, result, text or None, finish, _response_usage(result.usage)).replaced(
+    return _reply(raw, result, text or None, finish, _response_usage(result.usage, has_text=bool(text))).replaced(
         refusal=_texts(parts, "refusal") or None, reasoning=_texts(thoughts, "text") or None
     )
 
@@ -208,14 +209,16 @@ def _usage_without_output(read: Any) -> Usage:
     return Usage(as_count(tokens), 0)
 
 
-def _response_usage(read: Any) -> Usage:
+def _response_usage(read: Any, *, has_text: bool) -> Usage:
     if not isinstance(read, dict):
         return NO_USAGE
     return read_usage(
         {
             "prompt_tokens": read.get("input_tokens"),
             "completion_tokens": read.get("output_tokens"),
+            "total_tokens": read.get("total_tokens"),
             "prompt_tokens_details": read.get("input_tokens_details"),
             "completion_tokens_details": read.get("output_tokens_details"),
-        }
+        },
+        has_text=has_text,
     )

@@ -51,6 +51,6 @@ class Schedule:
         due_s = self.due_s
         self.due_s = min((due_s if due_s > now else now) + amount / self.rate, now + self.window_s)
 
-    def correct(self, change: int) -> None:
-        """An amount taken before was larger by `change`."""
-        self.due_s += change / self.rate
+    def correct(self, change: int, now: float) -> None:
+        """An amount taken before was larger by `change`, at `now`.  Invariant: as for `take`."""
+        self.due_s = min(self.due_s + change / self.rate, now + self.window_s)

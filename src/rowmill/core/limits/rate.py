@@ -182,7 +182,7 @@ class RateLimiter:
         window.replace(held.bucket, before, amounts)
         for index, schedule in self._limiting:
             if before[index] != amounts[index]:
-                schedule.correct(amounts[index] - before[index])
+                schedule.correct(amounts[index] - before[index], now)
         held.amounts = amounts
 
     def _weigh(self) -> None:

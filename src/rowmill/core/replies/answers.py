@@ -13,6 +13,7 @@ import msgspec
 
 from rowmill.core.replies.failures import EXCERPT_CHARS
 from rowmill.core.replies.schemas import AnswerSchema, compile_schema, is_json_schema
+from rowmill.core.replies.surrogates import text_without_lone_surrogates
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import AnswerReader
 from rowmill.records import Answer, Failure, Message, Reply, Status
@@ -33,10 +34,12 @@ REPAIR_CHARS = 8000  # of a bad reply that is shown to the model again
 
 _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 _FILTERED = frozenset({"content_filter", "safety", "sensitive", "recitation", "prohibited_content"})
+_CALLS = frozenset({"tool_calls", "tool_use", "function_call"})
 _BROKEN = frozenset({"error", "abort", "insufficient_system_resource", "network_error"})
 _THOUGHT = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>(.*)|$)", re.DOTALL)
 _LOOSE_END = re.compile(r"</(?:think|thinking)>")
-_FENCE = re.compile(r"\s*```[\w+-]*[ \t]*\r?\n?(.*?)\s*```\s*", re.DOTALL)
+_FENCE = "```"
+_FENCE_HEAD = re.compile(r"[\w+-]*[ \t]*\r?\n?")
 
 
 def read_answer(
@@ -61,6 +64,12 @@ def read_answer(
         return _failure(FailureKind.TRUNCATED, advice, text, reasoning, kept)
     if finish in _BROKEN:
         return _failure(FailureKind.UNREADABLE, f"the server broke off ({finish})", text, reasoning)
+    if not text and finish in _CALLS:
+        # Asking again would be answered, and paid for, in the same way.
+        words = (
+            "the reply calls a tool and holds no text, and the job takes text; state no `tools`, or read them yourself"
+        )
+        return _failure(FailureKind.INVALID, words, text, reasoning, may_retry=False)
     if not text or text.isspace():
         ended = f" (finish reason {finish})" if finish else ""
         return _failure(FailureKind.UNREADABLE, f"the reply holds no text{ended}", text, reasoning)
@@ -76,13 +85,25 @@ def read_answer(
 
 
 def _read(text: str, schema: AnswerReader) -> Mapping[str, object] | str:
-    """The strict parse first; then without a fence that wraps the whole reply."""
+    """The strict parse first; then without what is known to spoil it: half a character, a fence around it all."""
     read = schema.read(text)
-    if isinstance(read, str) and "```" in text:
-        fenced = _FENCE.fullmatch(text)
-        if fenced is not None:
-            return schema.read(fenced[1])
-    return read
+    if not isinstance(read, str):
+        return read
+    bare = _unfenced(text_without_lone_surrogates(text))
+    return read if bare is text else schema.read(bare)
+
+
+def _unfenced(text: str) -> str:
+    """The text without a fence that wraps the whole of it; the same object where there is none.
+
+    Linear in the text, as everything that sees a reply must be: no pattern with repeats that could match alike.
+    """
+    stripped = text.strip()
+    if len(stripped) < 2 * len(_FENCE) or not (stripped.startswith(_FENCE) and stripped.endswith(_FENCE)):
+        return text
+    inner = stripped[len(_FENCE) : -len(_FENCE)]
+    head = _FENCE_HEAD.match(inner)
+    return inner[head.end() if head else 0 :].rstrip()
 
 
 def _parsed(text: str, parse: Callable[[str], object], schema: AnswerReader | None) -> Mapping[str, object] | str:
@@ -129,9 +150,11 @@ def _failure(
     text: str | None,
     reasoning: str | None,
     values: Mapping[str, object] | None = None,
+    *,
+    may_retry: bool | None = None,
 ) -> Failure:
     excerpt = (text or "")[:EXCERPT_CHARS]
-    return Failure(kind, message, excerpt=excerpt, values=values, reasoning=reasoning)
+    return Failure(kind, message, excerpt=excerpt, values=values, reasoning=reasoning, retry=may_retry)
 
 
 # --- repair and fallback ----------------------------------------------------------------------------------

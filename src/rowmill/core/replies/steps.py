@@ -163,7 +163,8 @@ def next_step(
     if not uses_attempt:
         return Wait(random() * rules.backoff_s if seen.kind in WAITS_ALONE else 0.0, seen)
     if seen.kind is FailureKind.INVALID:
-        if state.repairs < rules.repair and state.busy_s < rules.row_timeout_s:
+        may_repair = seen.retry is not False and state.repairs < rules.repair
+        if may_repair and state.busy_s < rules.row_timeout_s:
             return Wait(0.0, seen, repair=True)
         return _ended(seen, _unrepaired(state, seen), rules)
     if not _may_retry(seen):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from rowmill.core.replies.answers import read_answer
+from rowmill.core.replies.reading import read_reply
 from rowmill.failure_kinds import ENDS_AS
 from rowmill.job import Job
 from rowmill.job.model import endpoint_names
@@ -53,7 +54,7 @@ class Reread:
         if found is None:
             return outcome.replaced(answer=None)
         endpoint, raw = found
-        read = self._providers.get(endpoint, self._default).read(raw)
+        read = read_reply(self._providers.get(endpoint, self._default), raw)
         seen = read_answer(read, self._schema, self._parsers.get(endpoint)) if isinstance(read, Reply) else read
         if isinstance(seen, Answer):
             return outcome.replaced(status=Status.OK, answer=_encode(seen.values), error=None, reasoning=seen.reasoning)

@@ -1,0 +1,16 @@
+"""Raw reply -> reply, by the provider that sent the request, with what no dialect should be stopped by taken out."""
+
+from __future__ import annotations
+
+from rowmill.core.replies.surrogates import without_lone_surrogates
+from rowmill.ports import Provider
+from rowmill.records import Failure, RawReply, Reply
+
+
+def read_reply(provider: Provider, raw: RawReply) -> Reply | Failure:
+    """What the provider reads of a reply; once more without half characters where that is why it could not."""
+    read = provider.read(raw)
+    if type(read) is Reply or raw.status != 200:
+        return read
+    mended = without_lone_surrogates(raw.body)
+    return read if mended is raw.body else provider.read(raw.replaced(body=mended))
