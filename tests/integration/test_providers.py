@@ -58,7 +58,7 @@ class TinyServer:
 
 
 def anthropic(transport: PyreqwestTransport, url: str) -> Provider:
-    endpoint = resolve("anthropic/claude-haiku", f"{url}/v1")
+    endpoint = resolve("anthropic/claude-haiku", f"{url}/v1", key_env="ANTHROPIC_API_KEY")
     return AnthropicProvider(
         transport, endpoint, Credentials(endpoint, environment={"ANTHROPIC_API_KEY": "sk-ant-secret"}), SCHEMA
     )

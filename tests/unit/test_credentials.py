@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rowmill.errors import JobError
+from rowmill.errors import FailureKind, JobError
 from rowmill.providers.credentials import Credentials, redact, spellings
 from rowmill.providers.presets import resolve
+from rowmill.records import Failure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,3 +113,34 @@ def test_a_body_without_the_key_is_the_same_object() -> None:
 
 def test_placeholders_are_no_secrets() -> None:
     assert redact(b"the field is EMPTY", spellings(["EMPTY"])) == b"the field is EMPTY"
+
+
+@pytest.mark.parametrize("name", ["X-Region", "X-Title", "HTTP-Referer", "X-Monkey", "X-Trace-Id"])
+def test_a_plain_header_is_no_secret(name: str) -> None:
+    found = Credentials(resolve("vllm/x"), headers={name: "$VALUE"}, environment={"VALUE": "us-east-1-sentiment"})
+    assert found.secrets == ()
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "api-key", "X-Goog-Api-Key", "X_AUTH_TOKEN", "Cookie"])
+def test_a_header_that_carries_a_credential_is_one(name: str) -> None:
+    found = Credentials(resolve("vllm/x"), headers={name: "$VALUE"}, environment={"VALUE": "Bearer very-secret-1"})
+    assert redact(b"very-secret-1", found.secrets) == b"***"
+
+
+def test_a_key_that_reads_like_a_word_is_not_torn_out_of_one() -> None:
+    hidden = spellings(["sentiment"])
+    assert redact(b"sentimental, not \\nsentiment", hidden) == b"sentimental, not \\n***"
+
+
+def test_any_other_key_is_taken_out_wherever_it_stands() -> None:
+    assert redact(b"xsk-12345678y", spellings(["sk-12345678"])) == b"x***y"
+
+
+def test_a_refusal_says_which_key_was_not_sent() -> None:
+    endpoint = resolve("openai/x", "http://127.0.0.1:9/v1")
+    refused = Failure(FailureKind.CREDENTIALS, "HTTP 401; check the key")
+    said = Credentials(endpoint, environment={"OPENAI_API_KEY": "sk-12345678"}).explained(refused).message
+    assert "OPENAI_API_KEY" in said
+    assert "--key-env" in said
+    assert "sk-12345678" not in said
+    assert Credentials(endpoint, environment={}).explained(refused) is refused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -98,7 +99,7 @@ ALLOWED: Mapping[str, Collection[object]] = {
 @pytest.mark.parametrize("name", load_presets())
 def test_every_preset_is_complete_and_uses_known_words(name: str) -> None:
     settings = load_presets()[name]
-    assert set(settings) <= {*ALLOWED, "url", "key_env", "headers", "example"}
+    assert set(settings) <= {*ALLOWED, "url", "origins", "key_env", "headers", "example"}
     assert all(settings[field] in words for field, words in ALLOWED.items() if field in settings)
     assert resolve(f"{name}/x", settings.get("example")).structured == settings["structured"]
 
@@ -109,3 +110,66 @@ def test_the_presets_that_are_promised_are_there() -> None:
         "siliconflow gemini azure anthropic http local"
     )
     assert set(promised.split()) <= set(load_presets())
+
+
+HOSTED = [name for name, settings in load_presets().items() if settings.get("key") != "optional" and "url" in settings]
+
+
+@pytest.mark.parametrize("name", load_presets())
+@pytest.mark.parametrize("other", [name for name, settings in load_presets().items() if "url" in settings])
+def test_a_presets_key_never_goes_to_another_presets_server(name: str, other: str) -> None:
+    presets = load_presets()
+    if presets[name].get("provider") == "local":
+        return
+    found = resolve(f"{name}/x", presets[other]["url"])
+    own = presets[name].get("url"), *presets[name].get("origins", ())
+    if presets[other]["url"] not in own:
+        assert found.key_env in (None, presets[other].get("key_env"))
+        assert found.key_env is None or found.key_env != presets[name].get("key_env") or found.preset == other
+
+
+@pytest.mark.parametrize("name", HOSTED)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8000/v1",
+        "https://example.org/v1",
+        "http://{host}/v1",
+        "https://{host}:8443/v1",
+        "https://{host}.example.org/v1",
+        "https://{host}@example.org/v1",
+    ],
+)
+def test_a_providers_key_goes_to_its_own_origin_only(name: str, url: str) -> None:
+    host = urlsplit(load_presets()[name]["url"]).hostname or ""
+    found = resolve(f"{name}/x", url.format(host=host))
+    assert found.key_env is None
+    assert not found.key_required
+    assert found.unsent_key_env == load_presets()[name]["key_env"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://API.openai.com/v1", "https://api.openai.com:443/v1", "https://eu.api.openai.com/v1"]
+)
+def test_spellings_of_the_own_origin_are_the_own_origin(url: str) -> None:
+    assert resolve("openai/gpt-4o-mini", url).key_env == "OPENAI_API_KEY"
+    assert resolve("openai/gpt-4o-mini", url).model == "gpt-4o-mini"
+
+
+def test_a_key_that_is_named_goes_where_it_is_named_for() -> None:
+    assert resolve("openai/x", "http://127.0.0.1:9/v1", key_env="MINE").key_env == "MINE"
+
+
+def test_a_providers_name_at_another_server_is_part_of_the_models() -> None:
+    found = resolve("openai/gpt-oss-20b", "http://127.0.0.1:8000/v1")
+    assert (found.model, found.preset) == ("openai/gpt-oss-20b", None)
+
+
+def test_a_kind_of_server_keeps_its_habits_at_any_url() -> None:
+    assert resolve("vllm/openai/gpt-oss-20b", "http://10.0.0.7:1/v1").model == "openai/gpt-oss-20b"
+    assert resolve("anthropic/x", "https://example.org/anthropic/v1").provider == "anthropic"
+
+
+def test_azures_own_servers_get_azures_key() -> None:
+    assert resolve("azure/gpt", "https://mine.openai.azure.com/openai/v1").key_env == "AZURE_OPENAI_API_KEY"
+    assert resolve("azure/gpt", "https://openai.azure.com.example.org/openai/v1").key_env is None

@@ -101,7 +101,7 @@ class AnthropicProvider:
         """Reads a raw reply; pure but for the clock that dates in headers are held against."""
         failure = failures.classify(raw.status, raw.headers, raw.body, now=self._unix_time())
         if failure is not None:
-            return failure
+            return self._post.credentials.explained(failure)
         try:
             read = self._decoder.decode(raw.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:

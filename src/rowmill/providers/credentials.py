@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from rowmill.errors import JobError
+from rowmill.errors import FailureKind, JobError
+from rowmill.records import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rowmill.providers.presets import ResolvedEndpoint
 
+# Headers that carry a credential, by their whole name or by the last word of it.  Any other header is data, whatever
+# its value: to take it out of replies would tear words out of answers.
+_CREDENTIAL_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "api-key", "apikey", "auth"})
+_CREDENTIAL_WORDS = frozenset({"authorization", "auth", "key", "apikey", "token", "secret", "password", "credential"})
 # A shorter "key" (EMPTY, none, x) is a placeholder, and replacing it would tear words out of answers.
 _SHORTEST_SECRET = 8
+_SURELY_NO_WORD = 20
 _MASK = b"***"
 
 
@@ -51,6 +59,24 @@ class Credentials:
             self.headers, self.secrets = headers, secrets
         return changed
 
+    def explained(self, failure: Failure) -> Failure:
+        """A refusal for want of a key says which key was not sent, and why."""
+        name = self._endpoint.unsent_key_env
+        if failure.kind is not FailureKind.CREDENTIALS or name is None or not self._environment.get(name, "").strip():
+            return failure
+        words = (
+            f"no key was sent: {name} goes to its provider's own servers only; if it is meant for this one, too, say "
+        )
+        return replace(failure, message=f"{failure.message}; {words}--key-env {name}")
+
+    @property
+    def source(self) -> str:
+        """Where the key comes from, fit to show."""
+        if self._key_file is not None:
+            return f"the key in {self._key_file}"
+        name = self._endpoint.key_env
+        return "no key" if name is None or not self._environment.get(name, "").strip() else f"the key in ${name}"
+
     def _read(self) -> tuple[Mapping[str, str], Sequence[bytes]]:
         headers = {"content-type": "application/json", **self._endpoint.headers}
         hidden = []
@@ -60,9 +86,11 @@ class Credentials:
             headers |= {"authorization": f"Bearer {key}"} if auth == "bearer" else {auth: key}
             hidden.append(key)
         for name, value in self._extra.items():
-            if value.startswith("$"):
-                value = self._variable(value.strip("${}"), f"the header {name}")
-                hidden.append(value)
+            variable = value.strip("${}") if value.startswith("$") else ""
+            if variable:
+                value = self._variable(variable, f"the header {name}")
+            if is_credential(name) or is_credential(variable):
+                hidden += [value, value.rpartition(" ")[2]]  # with and without `Bearer `
             headers[name.lower()] = value
         return headers, spellings(hidden)
 
@@ -103,6 +131,12 @@ def _clean(text: str, where: str, may_hold_spaces: bool = False) -> str:
     return key
 
 
+def is_credential(name: str) -> bool:
+    """Whether a header carries a credential, or a variable holds one, by its name."""
+    name = name.strip().lower()
+    return name in _CREDENTIAL_HEADERS or name.replace("_", "-").rpartition("-")[2] in _CREDENTIAL_WORDS
+
+
 def spellings(secrets: Sequence[str]) -> Sequence[bytes]:
     """Every way a secret may be spelled inside a reply or a URL, the longest first."""
     found: set[str] = set()
@@ -114,8 +148,22 @@ def spellings(secrets: Sequence[str]) -> Sequence[bytes]:
 
 
 def redact(content: bytes, secrets: Sequence[bytes]) -> bytes:
-    """`content` without the secrets; the same object where there are none in it."""
+    """`content` without the secrets; the same object where there are none in it.
+
+    A secret that could be a word of an answer (short, letters only) is taken out where it stands by itself, any other
+    one wherever it stands.
+    """
     for secret in secrets:
         if secret in content:
-            content = content.replace(secret, _MASK)
+            content = _taken_out(content, secret) if _like_a_word(secret) else content.replace(secret, _MASK)
     return content
+
+
+def _like_a_word(secret: bytes) -> bool:
+    return len(secret) < _SURELY_NO_WORD and secret.isalpha()
+
+
+def _taken_out(content: bytes, secret: bytes) -> bytes:
+    """Before it may stand a JSON escape such as `\\n`, whose letter is no part of the word."""
+    alone = rb"(?:(?<![A-Za-z0-9_])|(?<=\\[nrtbf]))" + re.escape(secret) + rb"(?![A-Za-z0-9_])"
+    return re.sub(alone, _MASK, content)

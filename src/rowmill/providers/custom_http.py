@@ -111,7 +111,7 @@ class HttpProvider:
         """Reads a raw reply; pure but for the clock that dates in headers are held against."""
         failure = failures.classify(raw.status, raw.headers, raw.body, now=self._unix_time())
         if failure is not None:
-            return failure
+            return self._post.credentials.explained(failure)
         try:
             if self._paths["answer"] is None:
                 return Reply(raw.body.decode(), request_id=raw.headers.get("x-request-id"))

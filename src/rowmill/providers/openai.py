@@ -74,7 +74,7 @@ class OpenAIProvider:
             if reply is not None:
                 return reply
         failure = classify(raw.status, raw.headers, raw.body, now=self._unix_time())
-        return failure if failure is not None else _read_odd(raw)
+        return _read_odd(raw) if failure is None else self._post.credentials.explained(failure)
 
     def reload_credentials(self) -> bool:
         """Reads the key again; True when it changed.  Raises JobError when it is gone."""

@@ -25,6 +25,7 @@ class ResolvedEndpoint:
     a key; without `key_required` it need not.  `auth` is bearer or the name of the header that holds the key;
     `headers` are sent besides; `structured` is json_schema, json_object, tool or none; `dialect` names the
     rate-limit headers; `counts` says which tokens of the answer a token limit counts: max_tokens or used.
+    `unsent_key_env` names a variable whose key is for the preset's own servers, and this URL is none of them.
     `provider` is openai, anthropic, http or local.  `first_in_flight` is where `--in-flight auto` starts;
     `doubts_length`: a finish reason "length" is believed only where the usage has reached `max_tokens`.
     """
@@ -42,6 +43,7 @@ class ResolvedEndpoint:
     headers: Mapping[str, str] = field(default_factory=dict)
     first_in_flight: int = START
     doubts_length: bool = False
+    unsent_key_env: str | None = None
 
     @property
     def host(self) -> str:
@@ -52,26 +54,22 @@ class ResolvedEndpoint:
 def resolve(model: str, url: str | None = None, *, key_env: str | None = None) -> ResolvedEndpoint:
     """The endpoint that `PRESET/NAME` means, or any name with `url`.
 
-    A name without a preset takes the settings of the preset whose host `url` has.  Raises JobError.
+    A name without a preset takes the settings of the preset whose server `url` is.  A provider's preset at a URL that
+    is not the provider's is no preset: the whole name is the model's.  The preset's key is used at its own origins
+    only (scheme, host and port), any other URL gets a key that `key_env` names, or none.  Raises JobError.
     """
     presets = load_presets()
-    head, slash, name = model.partition("/")
-    preset = head if slash and head in presets else None
-    if preset is None:
-        name = model
-        if url is None:
-            raise JobError(_unknown(model, presets))
-        preset = _preset_at(url, presets)
-    if not name.strip():
-        raise JobError(f"the model {model!r} has no name after the preset; write {head}/NAME")
+    preset, name = _named(model, url, presets)
     settings = presets[preset] if preset else {}
+    is_own = url is None or is_own_origin(settings, url)
     return ResolvedEndpoint(
         model=name,
         url=_base_url(preset, settings, url),
         preset=preset,
         provider=settings.get("provider", "openai"),
-        key_env=key_env or settings.get("key_env"),
-        key_required=_needs_key(settings, url, key_env),
+        key_env=key_env or (settings.get("key_env") if is_own else None),
+        key_required=key_env is not None or (is_own and _needs_key(settings)),
+        unsent_key_env=None if key_env or is_own else presets.get(_head(model), settings).get("key_env"),
         auth=settings.get("auth", "bearer"),
         structured=settings.get("structured", "json_schema"),
         dialect=settings.get("dialect", "openai"),
@@ -80,6 +78,53 @@ def resolve(model: str, url: str | None = None, *, key_env: str | None = None) -
         first_in_flight=settings.get("first_in_flight", START),
         doubts_length=settings.get("doubts_length", False),
     )
+
+
+def _named(model: str, url: str | None, presets: Mapping[str, Mapping[str, Any]]) -> tuple[str | None, str]:
+    """(preset or None, the name that is sent)."""
+    head, slash, name = model.partition("/")
+    if slash and head in presets:
+        if not name.strip():
+            raise JobError(f"the model {model!r} has no name after the preset; write {head}/NAME")
+        settings = presets[head]
+        if url is None or _goes_with_any_url(settings) or is_own_origin(settings, url):
+            return head, name
+    if url is None:
+        raise JobError(_unknown(model, presets))
+    return _preset_at(url, presets), model
+
+
+def _head(model: str) -> str:
+    return model.partition("/")[0]
+
+
+def _goes_with_any_url(settings: Mapping[str, Any]) -> bool:
+    """Whether a preset says how a kind of server is spoken to, and not whose server it is."""
+    return settings.get("key") == "optional" or "url" not in settings or "provider" in settings
+
+
+def is_own_origin(settings: Mapping[str, Any], url: str) -> bool:
+    """Whether a URL leads to a server of the preset's own: the same scheme, host and port."""
+    wanted = _origin(url)
+    known = [*settings.get("origins", ()), *([settings["url"]] if "url" in settings else ())]
+    return any(_is_at(wanted, _origin(one)) for one in known)
+
+
+def _origin(url: str) -> tuple[str, str, int]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", "", 0
+    host = (parts.hostname or "").rstrip(".")
+    scheme = parts.scheme.lower()
+    return scheme, "localhost" if is_loopback(url) else host, port or (443 if scheme == "https" else 80)
+
+
+def _is_at(wanted: tuple[str, str, int], known: tuple[str, str, int]) -> bool:
+    if known[1].startswith("*."):
+        return wanted[0] == known[0] and wanted[2] == known[2] and wanted[1].endswith(known[1][1:])
+    return wanted == known
 
 
 def load_presets() -> Mapping[str, Mapping[str, Any]]:
@@ -94,8 +139,7 @@ def sells_tokens(endpoint: ResolvedEndpoint) -> bool:
     settings = load_presets()[endpoint.preset]
     if settings.get("key") == "optional":
         return False
-    known = settings.get("url")
-    return known is None or urlsplit(known).hostname == urlsplit(endpoint.url).hostname
+    return "url" not in settings or is_own_origin(settings, endpoint.url)
 
 
 def chat_url(url: str) -> str:
@@ -143,21 +187,14 @@ def _base_url(preset: str | None, settings: Mapping[str, Any], url: str | None) 
     return _below(base, "/messages") if provider == "anthropic" else chat_url(base)
 
 
-def _needs_key(settings: Mapping[str, Any], url: str | None, key_env: str | None) -> bool:
-    if key_env is not None:
-        return True
-    if not settings or settings.get("key") == "optional":
-        return False
-    return url is None or not is_loopback(url)
+def _needs_key(settings: Mapping[str, Any]) -> bool:
+    return bool(settings) and settings.get("key") != "optional"
 
 
 def _preset_at(url: str, presets: Mapping[str, Mapping[str, Any]]) -> str | None:
-    host = urlsplit(url).hostname
-    for name, settings in presets.items():
-        known = urlsplit(settings.get("url", "")).hostname
-        if known == host and known is not None and not is_loopback(url):
-            return name
-    return None
+    if is_loopback(url):  # several presets name the same port
+        return None
+    return next((name for name, settings in presets.items() if is_own_origin(settings, url)), None)
 
 
 def _unknown(model: str, presets: Mapping[str, Any]) -> str:
