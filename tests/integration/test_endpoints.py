@@ -262,9 +262,11 @@ def test_other_limits_under_one_named_quota_are_refused(several: Any) -> None:
 def test_options_of_several_models_hold_for_each(several: Any) -> None:
     workplace = several(Behaviour())
     workplace.write_rows(40)
-    done = workplace.run("-m", "sim2", "--in-flight", "3", "--json")
+    url = workplace.simulators[0].url
+    asked = ("--in-flight", "3", "-m", "sim", "--url", url, "-m", "sim2", "--url", url, "--in-flight", "2")
+    done = workplace.rowmill("run", "in.csv", "-p", "{{ text }}", *asked, "-o", "out.jsonl", "--json")
     assert done.code == 0, done.err
-    assert {lane["name"]: lane["limit"] for lane in done.json()["lanes"]} == {"sim": 3, "sim2": 3}
+    assert {lane["name"]: lane["limit"] for lane in done.json()["lanes"]} == {"sim": 3, "sim2": 2}
 
 
 def test_a_changed_prompt_of_one_endpoint_is_about_its_own_rows(several: Any) -> None:

@@ -192,9 +192,9 @@ def test_what_is_wrong_with_an_endpoint_is_said(tmp_path: Path, lines: list[str]
     assert any(words in fault for fault in faults(tmp_path, text))
 
 
-def test_options_of_the_command_line_hold_for_each_model_alike() -> None:
-    made = job(model=["vllm/a", "vllm/b"], rpm=60.0, in_flight=3, url="http://localhost:1/v1")
-    assert [(one.rpm, one.in_flight, one.url) for one in made.endpoints] == [(60.0, 3, "http://localhost:1/v1")] * 2
+def test_options_of_several_models_hold_for_each_alike() -> None:
+    made = job(model=["vllm/a", "vllm/b"], rpm=60.0, in_flight=3)
+    assert [(one.rpm, one.in_flight) for one in made.endpoints] == [(60.0, 3)] * 2
 
 
 def test_endpoints_of_one_model_are_told_apart_by_host_or_number() -> None:
@@ -206,9 +206,20 @@ def test_endpoints_of_one_model_are_told_apart_by_host_or_number() -> None:
     assert named("http://a:1/v1", "http://a:1/v1") == ["vllm/m #1", "vllm/m #2"]
 
 
+def test_an_endpoint_is_called_as_its_user_calls_it() -> None:
+    made = job(endpoints=[{"model": "vllm/m", "name": "left"}, {"model": "vllm/m"}, {"model": "vllm/n"}])
+    assert endpoint_names(made.endpoints) == ["left", "vllm/m", "vllm/n"]
+
+
+@pytest.mark.parametrize("other", [{"name": "left"}, {"model": "left", "url": "http://h/v1"}])
+def test_two_endpoints_may_not_be_called_alike(other: dict[str, str]) -> None:
+    with pytest.raises(JobError, match="left"):
+        job(endpoints=[{"model": "vllm/m", "name": "left"}, {"model": "vllm/n", **other}])
+
+
 def test_one_more_server_of_a_model_is_no_change_of_the_version() -> None:
     one = definition(job(model="vllm/m"))
-    two = definition(job(model=["vllm/m", "vllm/m"], url="http://a/v1"))
+    two = definition(job(endpoints=[{"model": "vllm/m"}, {"model": "vllm/m", "url": "http://a/v1"}]))
     assert one == two
 
 

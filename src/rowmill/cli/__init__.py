@@ -15,6 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
+from rowmill.cli.binding import bind
 from rowmill.cli.terminal import guarded, say
 from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.errors import ExitCode
@@ -71,8 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _call(arguments: list[str]) -> int:
     # Not `app()`: it would turn a broken pipe into exit code 1 before we see it.
     command = typer.main.get_command(app)
+    arguments, endpoints = bind(arguments)
     try:
-        with command.make_context("rowmill", arguments) as context:
+        with command.make_context("rowmill", arguments, obj=endpoints) as context:
             command.invoke(context)
     except typer.Exit as leaving:
         return leaving.exit_code

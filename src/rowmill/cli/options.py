@@ -83,6 +83,7 @@ class Given:
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options that it shares with others; its parameter `options` gets what was given of them."""
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     shared = [
         inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(option))
         for option in command_options(command.__name__)
@@ -97,11 +98,13 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def collecting(**parsed: Any) -> None:
-        options = Given.from_parsed({parameter.name: parsed.pop(parameter.name) for parameter in shared})
+        bound = parsed.pop("context").obj
+        given = {parameter.name: parsed.pop(parameter.name) for parameter in shared}
+        options = Given.from_parsed({**given, "endpoints": bound})
         command(options=options, **parsed)
 
-    collecting.__dict__["__signature__"] = signature.replace(parameters=own + shared)
-    collecting.__annotations__ = {parameter.name: parameter.annotation for parameter in own + shared}
+    collecting.__dict__["__signature__"] = signature.replace(parameters=[context, *own, *shared])
+    collecting.__annotations__ = {parameter.name: parameter.annotation for parameter in (context, *own, *shared)}
     return collecting
 
 

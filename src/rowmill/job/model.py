@@ -163,6 +163,7 @@ class EndpointSpec(_Part):
     """
 
     model: Annotated[str, AfterValidator(checks.model_name)]
+    name: Text | None = None
     url: Annotated[str, AfterValidator(checks.url)] | None = None
     key_env: Annotated[str, AfterValidator(checks.variable)] | None = None
     key_file: Text | None = None
@@ -298,6 +299,10 @@ class Job(_Part):
     @field_validator("endpoints")
     @classmethod
     def _cascades_on(cls, endpoints: tuple[EndpointSpec, ...]) -> tuple[EndpointSpec, ...]:
+        names = endpoint_names(endpoints)
+        for name in (endpoint.name for endpoint in endpoints):
+            if name is not None and names.count(name) > 1:
+                raise PydanticCustomError("names", "two endpoints are called {name}; name them apart", {"name": name})
         if endpoints and endpoints[-1].cascade:
             raise PydanticCustomError("cascade", "the last endpoint has a cascade, and there is none after it to go to")
         return endpoints
@@ -350,12 +355,16 @@ def default_output(source: str) -> str:
 
 
 def endpoint_names(endpoints: Sequence[EndpointSpec]) -> list[str]:
-    """What each endpoint is called in output and figures: its model; of one model also the host, or a number."""
-    models = [endpoint.model for endpoint in endpoints]
-    hosts = [(endpoint.model, urlsplit(endpoint.url or "").netloc) for endpoint in endpoints]
+    """What each endpoint is called in output and figures: its name, else its model; of one model also the host, or a
+    number.
+    """
+    models = ["" if endpoint.name else endpoint.model for endpoint in endpoints]
+    hosts = [("" if e.name else e.model, urlsplit(e.url or "").netloc.rpartition("@")[2]) for e in endpoints]
     names = []
     for index, (model, host) in enumerate(hosts):
-        if models.count(model) == 1:
+        if name := endpoints[index].name:
+            names.append(name)
+        elif models.count(model) == 1:
             names.append(model)
         elif host and hosts.count((model, host)) == 1:
             names.append(f"{model}@{host}")

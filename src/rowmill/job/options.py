@@ -11,7 +11,7 @@ from typing import Any
 
 from rowmill.errors import JobError
 from rowmill.job.document import Document, Path
-from rowmill.job.option_table import BY_NAME, OPTIONS
+from rowmill.job.option_table import BY_NAME, NEVER_SHARED, OPTIONS
 
 LIMITS = ("in_flight", "rpm", "tpm", "input_tpm", "output_tpm", "headroom")
 # Flat options that are keys of one endpoint.
@@ -40,16 +40,25 @@ def document_of(options: Mapping[str, Any]) -> Document:
         except ValueError as error:
             faults.append(f"{spelled(name)}: {error}")
     if options.get("endpoints") is None:
-        _for_each_model(values)
+        faults += _for_each_model(values)
     return Document(values, locations, tuple(faults))
 
 
-def _for_each_model(values: dict[str, Any]) -> None:
-    """What is said of the first model holds for each alike."""
+def _for_each_model(values: dict[str, Any]) -> list[str]:
+    """What is said of the first model holds for each alike, but for URLs and keys; the faults."""
     endpoints = values.get("endpoints", [])
-    for other in endpoints[1:] if isinstance(endpoints, list) else []:
+    if not isinstance(endpoints, list) or len(endpoints) < 2:
+        return []
+    for other in endpoints[1:]:
         if other.keys() == {"model"}:
-            other.update((key, part) for key, part in endpoints[0].items() if key != "model")
+            other.update((key, part) for key, part in endpoints[0].items() if key not in ("model", *NEVER_SHARED))
+    return [_crossing(name) for name in NEVER_SHARED if name in endpoints[0]]
+
+
+def _crossing(name: str) -> str:
+    return (
+        f"{spelled(name)} is for one endpoint, and there are several; state it at its own: endpoints: [{{model: ...}}]"
+    )
 
 
 def _spread(name: str, value: Any) -> list[tuple[Path, Any]]:
@@ -77,7 +86,14 @@ def _models(value: Any) -> list[tuple[Path, Any]]:
 def _endpoints(value: Any) -> list[tuple[Path, Any]]:
     if not isinstance(value, list | tuple) or not value or not all(isinstance(spec, Mapping) for spec in value):
         raise ValueError("must be a list of mappings, one an endpoint")
-    return [(("endpoints", index, key), part) for index, spec in enumerate(value) for key, part in spec.items()]
+    return [
+        (
+            ("endpoints", index, str(key)),
+            _pairs(part, ":", str) if key == "headers" and isinstance(part, list) else part,
+        )
+        for index, spec in enumerate(value)
+        for key, part in spec.items()
+    ]
 
 
 def _put(values: dict[str, Any], path: Path, part: Any) -> None:
@@ -144,6 +160,8 @@ def _over_endpoints(below: Any, above: list[dict[str, Any]]) -> Any:
     if "model" in above[0]:
         kept = {key: below[0][key] for key in LIMITS if key in below[0]}
         return [{**kept, **endpoint} for endpoint in above]
+    if len(below) > 1 and (crossing := [_crossing(name) for name in NEVER_SHARED if name in above[0]]):
+        raise JobError(*crossing)
     return [{**endpoint, **above[0]} for endpoint in below]
 
 

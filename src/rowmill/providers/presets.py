@@ -50,6 +50,11 @@ class ResolvedEndpoint:
         """host:port (or host), fit to show; `local` for the embedded model."""
         return urlsplit(self.url).netloc.rpartition("@")[2] or "local"
 
+    @property
+    def origin(self) -> str:
+        """Where requests go, fit to show: scheme and host; `this machine` for the embedded model."""
+        return f"{urlsplit(self.url).scheme}://{self.host}" if self.url else "this machine"
+
 
 def resolve(model: str, url: str | None = None, *, key_env: str | None = None) -> ResolvedEndpoint:
     """The endpoint that `PRESET/NAME` means, or any name with `url`.

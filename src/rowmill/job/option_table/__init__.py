@@ -10,7 +10,7 @@ from typing import Any
 
 from rowmill.errors import JobError
 from rowmill.job.option_table.asking import ASKING
-from rowmill.job.option_table.endpoint import ENDPOINT, HTTP, PRICE
+from rowmill.job.option_table.endpoint import ENDPOINT, HTTP, NEVER_SHARED, PRICE
 from rowmill.job.option_table.option import Option, Panel
 from rowmill.job.option_table.rows import CALLING, ROWS
 
@@ -50,6 +50,7 @@ def parent(key: str) -> str:
 __all__ = [
     "BY_KEY",
     "BY_NAME",
+    "NEVER_SHARED",
     "OPTIONS",
     "Option",
     "Panel",

@@ -5,6 +5,9 @@ from rowmill.job.option_table.option import ASK_COMMANDS, ASKS, CALLS, Option, P
 A_PRICE_LOW, A_PRICE_HIGH = 0.0, 1_000_000.0
 A_RATE_LOW, A_RATE_HIGH = 1.0, 1e12
 
+# These are never taken from one endpoint for another: a key belongs to one origin.
+NEVER_SHARED = ("url", "key_env", "key_file")
+
 ENDPOINT: tuple[Option, ...] = (
     Option(
         name="endpoints",
@@ -30,6 +33,15 @@ ENDPOINT: tuple[Option, ...] = (
         repeatable=True,
         commands=ASK_COMMANDS,
         python=ASKS,
+    ),
+    Option(
+        name="endpoint_name",
+        key="endpoints[].name",
+        type="text",
+        help="What this endpoint is called in output, status and log",
+        default_words="the model; of one model at several URLs also the host",
+        example="name: left",
+        panel=Panel.WHOM,
     ),
     Option(
         name="url",

@@ -55,7 +55,7 @@ def check(job: Job) -> CheckReport:
         0 if chunk is None else len(chunk),
         [] if chunk is None else list(chunk.columns),
         first,
-        [f"{one.name} at {one.host}" for one in endpoints],
+        [f"{one.name} at {one.resolved.origin}, {one.credentials.source}" for one in endpoints],
         notes,
     )
 
