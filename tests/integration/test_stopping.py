@@ -45,7 +45,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_committed(tmp_path: Pat
         process = workplace.start("--in-flight", "20")
         until(lambda: committed(workplace) >= 60, process)
         process.send_signal(signal.SIGINT)
-        until(lambda: simulator.counters()["in_flight"] == len(hanging), process)
+        until(lambda: committed(workplace) == workplace.request_total() - len(hanging), process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=8)  # after one signal, what is in flight has 10 s
         assert process.returncode == 130
