@@ -41,6 +41,7 @@ ASK_OPTIONS = {
     "expect",
     "endpoints",
     "dedupe",
+    "static_prompt",
     "budget_usd",
     "answer_prefix",
     "attempts",

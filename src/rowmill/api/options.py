@@ -43,6 +43,7 @@ class AskOptions(TypedDict, total=False):
     expect: Mapping[str, str] | None
     budget_usd: float | None
     dedupe: bool | None
+    static_prompt: bool | None
     run_file: Path | None
     in_flight: int | Literal["auto"] | None
     rpm: float | None

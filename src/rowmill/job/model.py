@@ -231,6 +231,7 @@ class Job(_Part):
     run_file: Annotated[str, AfterValidator(checks.run_file)] | None = None
     split_rows: Annotated[int, in_range("split_rows")] | None = None
     dedupe: bool = default("dedupe")
+    static_prompt: bool = default("static_prompt")
     pilot: Annotated[int, in_range("pilot")] | None = None
     limit: Annotated[int, in_range("limit")] | None = None
     sample: Annotated[int, in_range("sample")] | None = None

@@ -15,6 +15,18 @@ A_MONTH_S = 30 * 86_400.0
 
 ASKING: tuple[Option, ...] = (
     Option(
+        name="static_prompt",
+        key="static_prompt",
+        type="true or false",
+        help="Ask every row the same: a prompt without a column is meant",
+        note="Without it such a prompt is refused.",
+        default=False,
+        example="static_prompt: true",
+        panel=Panel.ASK,
+        commands=ASK_COMMANDS,
+        python=ASKS,
+    ),
+    Option(
         name="prompt",
         key="prompt",
         type="text, or a list of messages",

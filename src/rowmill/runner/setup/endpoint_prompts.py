@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -18,7 +20,10 @@ from rowmill.job.model import effective_params
 from rowmill.job.python_model import python_function
 from rowmill.ports import RequestBuilder
 from rowmill.providers.presets import load_presets
-from rowmill.records import Request, Row
+from rowmill.records import Message, Request, Row
+
+_LONGEST_PATH = 1000
+_SINGLE_BRACES = re.compile(r"(?<!\{)\{ *([A-Za-z_]\w*) *\}(?!\})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +97,28 @@ def compile_endpoint_prompts(job: Job) -> EndpointPrompts:
         routes.append(Route(endpoint.take, when))
         if messages in shared and made is not None:
             endpoint_prompts.append(EndpointPrompt(shared[messages], *made))
+            if not (job.is_batch or job.static_prompt) and _is_static(endpoint_prompts[-1], messages):
+                faults.append(_static_words(messages))
     if faults:
         raise JobError(*dict.fromkeys(faults))
     return EndpointPrompts(endpoint_prompts, Router(routes), when_columns)
+
+
+def _is_static(asked: EndpointPrompt, messages: Sequence[Message]) -> bool:
+    """Whether every row would be asked the same."""
+    return asked.columns == frozenset() and not any("_row" in message.content for message in messages)
+
+
+def _static_words(messages: Sequence[Message]) -> str:
+    text = next((message.content for message in reversed(messages) if message.role == "user"), "")
+    hints = []
+    if "\n" not in text and len(text) < _LONGEST_PATH and os.path.isfile(text):
+        hints.append(f"-p @{text}, for what stands in that file")
+    hints += [f"{{{{ {name} }}}}" for name in _SINGLE_BRACES.findall(text[:_LONGEST_PATH])[:1]] or ["{{ text }}"]
+    return (
+        f"the prompt uses no column, so every row would be asked the same; did you mean {' or '.join(hints)}? "
+        "--static-prompt (in a job file static_prompt: true) for who means it"
+    )
 
 
 def _compiled_params(
