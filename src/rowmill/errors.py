@@ -147,6 +147,8 @@ class ExitCode(IntEnum):
 SIGNAL_REASONS: Mapping[int, StopReason] = {
     signal.SIGINT: StopReason.INTERRUPTED,
     signal.SIGTERM: StopReason.TERMINATED,
+    # The terminal has gone.  Not there on every platform.
+    **({signal.SIGHUP: StopReason.TERMINATED} if hasattr(signal, "SIGHUP") else {}),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from tests.workplace import Workplace, own_tokens, until
 from rowmill.simulator import Behaviour, Simulator
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_saves_what_is_in_flight_and_none_of_it_is_sent_again(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -51,6 +53,52 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_committed(tmp_path: Pat
         assert process.returncode == 130
         workplace.rowmill("export", "out.jsonl", "-o", "part.jsonl")
         assert len(workplace.output("part.jsonl")) == workplace.request_total() - len(hanging)
+
+
+def test_a_second_signal_stops_at_once_also_after_another_reason(tmp_path: Path) -> None:
+    hanging = {f"row-{n}": "hang" for n in range(5)}
+    with Simulator(Behaviour(latency="0.01", scripts=hanging)) as simulator:
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(5_000)
+        process = workplace.start("--in-flight", "20", "--max-duration-s", "0.5")
+        until(lambda: simulator.counters()["in_flight"] == len(hanging), process)
+        until(lambda: workplace.request_total() > 20, process)
+        process.send_signal(signal.SIGINT)
+        until(lambda: simulator.counters()["in_flight"] == len(hanging), process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=8)
+        assert process.returncode in (4, 130)
+
+
+def test_a_third_signal_ends_the_process_whatever_keeps_it(workplace: Workplace) -> None:
+    workplace.write_rows(5)
+    workplace.write(
+        "slow.py", "import threading\n\ndef parse(text):\n    threading.Event().wait(60)\n    return text\n"
+    )
+    endpoint = {"model": "sim", "url": workplace.simulator.url, "parse": "slow:parse"}
+    job = {"source": "in.csv", "prompt": "{{ text }}", "output": "out.jsonl", "endpoints": [endpoint]}
+    workplace.write("job.yaml", json.dumps(job))
+    process = workplace.begin("run", "job.yaml")
+    until(lambda: workplace.request_total() >= 1, process)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+    assert process.wait(5) in (130, -signal.SIGINT)
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    with Simulator(Behaviour(latency="0.05")) as simulator:
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(60)
+        words = [sys.executable, "-m", "rowmill", *workplace.arguments("in.csv", "--in-flight", "2")]
+        shell = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *words]
+        process = subprocess.Popen(shell, cwd=tmp_path, env=workplace.environment, stderr=subprocess.PIPE, text=True)
+        until(lambda: workplace.request_total() >= 10, process)
+        process.send_signal(signal.SIGHUP)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+        assert own_tokens(workplace.output())
 
 
 def committed(workplace: Workplace) -> int:

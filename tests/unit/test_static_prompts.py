@@ -34,7 +34,7 @@ def test_the_name_of_a_file_is_taken_for_one_that_lacks_its_sign(
 ) -> None:
     (tmp_path / "prompt.txt").write_text("{{ text }}")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(JobError, match="@prompt.txt"):
+    with pytest.raises(JobError, match=r"@prompt\.txt"):
         compile_endpoint_prompts(job_from_options({**JOB, "prompt": "prompt.txt"}))
 
 

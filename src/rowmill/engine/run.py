@@ -6,6 +6,7 @@ It must not know what a row is made of, nor where anything is stored.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class Run:
         self._error: BaseException | None = None
         self._reason: StopReason | None = None
         self._message = ""
+        self._signals = 0
         self._deadline: asyncio.TimerHandle | None = None
         self._ticker: asyncio.TimerHandle | None = None
 
@@ -100,7 +102,8 @@ class Run:
     def stop(self, reason: StopReason, message: str = "") -> None:
         """Asks the run to end; what is in flight is awaited, for 10 s after a signal."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop, reason, message)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the run has ended by itself just now
+                self._loop.call_soon_threadsafe(self._stop, reason, message)
         else:
             self._reason, self._message = reason, message
 
@@ -173,7 +176,8 @@ class Run:
         return StopReason.FINISHED, ""
 
     def _stop(self, reason: StopReason, message: str) -> None:
-        if self._reason in SIGNALS and reason in SIGNALS:
+        self._signals += reason in SIGNALS
+        if reason in SIGNALS and self._signals > 1:  # whatever it was that stopped the run before
             self._cut_off()
             return
         if self._reason is None:

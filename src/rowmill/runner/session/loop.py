@@ -101,20 +101,35 @@ class Terminated(SystemExit):
 
 @contextlib.contextmanager
 def signals(on_signal: Callable[[int], None], *, wanted: bool) -> Iterator[None]:
-    """Has SIGINT and SIGTERM call `on_signal` for as long as the context lasts; only in the main thread."""
+    """Has SIGINT, SIGTERM and SIGHUP call `on_signal` for as long as the context lasts; only in the main thread.
+
+    After the second one the system's own way is back: a third ends the process, whatever keeps it.  A SIGHUP that is
+    ignored, as under `nohup`, stays ignored.
+    """
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    came: list[int] = []
+
     def handler(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            for each in before:
+                signal.signal(each, signal.SIG_DFL)
         on_signal(number)
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handler) for number in SIGNAL_REASONS if not _is_ignored(number)}
     try:
         yield
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+def _is_ignored(number: int) -> bool:
+    """Whether the process was started so that the terminal's end is none of its business."""
+    return signal.Signals(number).name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN
 
 
 def leave(number: int) -> None:
