@@ -91,13 +91,12 @@ def _standard_input(stream: io.TextIOWrapper) -> Iterator[None]:
 @contextlib.contextmanager
 def _own_modules(folder: Path) -> Iterator[None]:
     """What the command imports from the folder, a user's functions, the next one may find there written anew."""
-    path = list(sys.path)
+    path, below = list(sys.path), f"{folder}{os.sep}"
     importlib.invalidate_caches()
     try:
         yield
     finally:
         sys.path[:] = path
         for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if file is not None and Path(file).is_relative_to(folder):
+            if (getattr(module, "__file__", None) or "").startswith(below):
                 del sys.modules[name]

@@ -6,6 +6,7 @@ Heavy things are imported inside the commands, so that `rowmill --help` is quick
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,9 @@ app.command("tune")(tune.tune)
 app.command("simulate", context_settings=simulate.PASSED_ON)(simulate.simulate)
 app.command("demo")(demo.demo)
 
+# Reading the functions' signatures takes longer than many a command, and some processes call several.
+_command_of = functools.cache(typer.main.get_command)
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -71,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _call(arguments: list[str]) -> int:
     # Not `app()`: it would turn a broken pipe into exit code 1 before we see it.
-    command = typer.main.get_command(app)
+    command = _command_of(app)
     arguments, endpoints = bind(arguments)
     try:
         with command.make_context("rowmill", arguments, obj=endpoints) as context:
