@@ -35,7 +35,10 @@ def load_job(path: str, overrides: Mapping[str, Any]) -> Job:
     document = read_document(_read_text(path, "the job file"), name)
     document = replace(document, locations={**document.locations, (): f"{name}: "})
     document = _with_files(_in_folder(document, os.path.dirname(path)), os.path.dirname(path))
-    return _valid(document, _with_files(document_of(overrides), ""))
+    job = _valid(document, _with_files(document_of(overrides), ""))
+    if os.path.exists(job.output) and os.path.samefile(job.output, path):
+        raise JobError(f"the output ({job.output}) is the job file itself, which would be lost; name another")
+    return job
 
 
 def job_from_options(options: Mapping[str, Any]) -> Job:

@@ -110,3 +110,8 @@ def _near(output: str) -> str:
         return output
     digest = blake2b(output.rstrip("/").encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     return f"{leaf(output)}.{digest}"
+
+
+def failures_path(output: str) -> str:
+    """Where the rows of an output go that ended badly."""
+    return f"{output}.failed.jsonl"

@@ -9,7 +9,7 @@ from typing import Any
 
 from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.core.names.databases import database_url, is_database, make_target
-from rowmill.core.names.files import default_run_file, without_file_scheme
+from rowmill.core.names.files import default_run_file, failures_path, without_file_scheme
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs import Batch, failure_record
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
@@ -22,6 +22,7 @@ from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.output.batch_results import write_results
 from rowmill.runner.output.destinations import Destination, FileDestination, TableDestination
 from rowmill.runner.output.rereading import Reread
+from rowmill.runner.setup.distinct_files import check_distinct, job_files
 from rowmill.runner.setup.plan import columns_of, form_of
 from rowmill.store.connection import damage
 from rowmill.store.reader import RunFileReader
@@ -76,7 +77,9 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
     rules = rules or ExportRules()
     with RunFileReader(run_file_of(output, run_file), checked=False) as reader:
         job = stored_job(reader)
-        destination = _export_destination(job, without_file_scheme(target), rules)
+        target = without_file_scheme(target)
+        check_distinct([*job_files(job, str(reader.path), failures_path(job.stem))[::3], [("the export", target)]])
+        destination = _export_destination(job, target, rules)
         prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
         job = job.model_copy(update={name: prefix for name, prefix in prefixes.items() if prefix is not None})
         reread = None
@@ -172,11 +175,6 @@ def _input_of(reader: RunFileReader, salvage: bool) -> Any:
         return (chunk for chunk, _ in reader.outcomes(salvage=salvage))
 
     return chunks
-
-
-def failures_path(output: str) -> str:
-    """Where the rows go that ended badly."""
-    return f"{output}.failed.jsonl"
 
 
 def write_failures(reader: RunFileReader, output: str, counts: Mapping[str, int]) -> str | None:

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rowmill.core.names.files import failures_path
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
 from rowmill.io.files import exists
 from rowmill.io.sinks import translated
 from rowmill.runner.output.batch_results import write_results
 from rowmill.runner.output.destinations import TableDestination, destination_of, output_fingerprint, stands
-from rowmill.runner.output.exporting import failures_path, write_failures, write_output
+from rowmill.runner.output.exporting import write_failures, write_output
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader

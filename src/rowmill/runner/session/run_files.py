@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from rowmill.core.names.files import failures_path
 from rowmill.errors import OutputError
 from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
 from rowmill.runner.output.destinations import check_destination
-from rowmill.runner.output.exporting import failures_path
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
 

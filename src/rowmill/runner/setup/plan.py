@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rowmill.core.names.databases import DatabaseUrl, Target, name_faults
+from rowmill.core.names.files import failures_path
 from rowmill.core.requests.batch_lines import looks_like_batch
 from rowmill.core.requests.expressions import compile_expression
 from rowmill.core.requests.routing import Route, Router, RowRouter
@@ -23,6 +24,7 @@ from rowmill.job import Job, definition
 from rowmill.job.faults import MISSING
 from rowmill.job.model import effective_params
 from rowmill.ports import AnswerReader, Chunk, RequestBuilder, Source
+from rowmill.runner.setup.distinct_files import check_distinct, job_files
 from rowmill.runner.setup.endpoint_prompts import EndpointPrompt, EndpointPrompts, compile_endpoint_prompts, gather
 from rowmill.store.ids import unique_ids
 
@@ -107,6 +109,7 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     if faults or endpoint_prompts is None or form is None:
         raise JobError(*faults)
     run_path = Path(run_file or job.run_file_path)
+    check_distinct(job_files(job, str(run_path), failures_path(job.stem)))
     return Plan(
         job,
         endpoint_prompts.each[0].prompt,
