@@ -7,6 +7,8 @@ PINS := requirements/bootstrap.txt requirements/dev.txt requirements/model.txt
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 unexport VIRTUAL_ENV
 unexport PYTHONPATH
+# Tests start a hundred processes; without bytecode each of them compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-slow check wheel bench lock reference clean
 .DEFAULT_GOAL := help
