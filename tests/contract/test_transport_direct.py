@@ -142,6 +142,21 @@ def test_when_all_kept_connections_are_stale_every_request_still_arrives(direct:
     assert all(isinstance(reply, RawReply) for reply in direct.run(run()))
 
 
+def test_a_server_that_closes_every_kept_connection_loses_no_request(direct: Wire) -> None:
+    async def answer_once(talk: Talk) -> None:
+        await (talk.close() if talk.of_connection == 2 else echo(talk))
+
+    async def run() -> list[RawReply | Failure]:
+        transport = direct.transport(max_connections=8)
+        async with direct.serving(answer_once) as server:
+            sent = [transport.send(server.url(), HEADERS, b"{}", 20.0) for _ in range(300)]
+            got = await asyncio.gather(*sent)
+            await transport.close()
+            return got
+
+    assert all(isinstance(reply, RawReply) for reply in direct.run(run()))
+
+
 def test_a_full_queue_ends_unsent_at_its_deadline(direct: Wire) -> None:
     async def run() -> list[RawReply | Failure]:
         transport = direct.transport(max_connections=1)

@@ -345,3 +345,8 @@ def test_heads_that_come_again_go_on_to_be_learned_up_to_a_bound() -> None:
         known.hits += 1
     assert len(known) == MOST_HEADS
     assert numbered(3 * MOST_HEADS - 1)[0] in known
+
+
+def test_a_reply_of_ever_more_gzip_members_is_not_unpacked_for_ever() -> None:
+    with pytest.raises(ValueError, match="members"):
+        unpacked(gzip.compress(b"") * 100_000, "gzip", 1_000_000)

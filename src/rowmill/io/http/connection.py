@@ -27,6 +27,7 @@ _PIECE_BYTES = 256 * 1024
 _HEAD_BYTES = 256 * 1024
 _PROBE_S = 30
 _STALE_WITHIN_S = 1.0
+_MOST_STALE_TRIES = 20
 
 
 class Keeper(Protocol):
@@ -194,7 +195,7 @@ class Connection(asyncio.Protocol):
         if self._has_head:
             self._settle(exchange, failures.unreadable(f"the reply from {exchange.origin} was cut short"))
         elif self._is_stale(exchange):
-            exchange.is_second_try = True
+            exchange.stale_tries += 1
             self._keeper.try_again(exchange)
         else:
             why = "no byte of it came" if not self._read_bytes else "only a part of its head came"
@@ -275,7 +276,8 @@ class Connection(asyncio.Protocol):
         A stale connection tells so within one round trip; a server that dies at work usually takes longer, and
         what it has worked on may be billed.
         """
-        if exchange.is_second_try or self._read_bytes:
+        # Another request may take the fresh connection and leave this one a kept one again: so more than one try.
+        if self._read_bytes or exchange.stale_tries >= _MOST_STALE_TRIES:
             return False
         if self._outgoing:
             return True  # it never left

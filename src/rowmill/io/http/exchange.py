@@ -24,6 +24,7 @@ class Carrier(Protocol):
 class Exchange(msgspec.Struct, eq=False):
     """A request, where it is, and the future of its reply; `deadline_s` is on `perf_counter`'s clock.
 
+    `stale_tries` counts the kept connections that were gone when it was sent on them.
     Invariant: it is either queued (`carrier` None), on one connection, or over (`future` done).
     """
 
@@ -34,7 +35,7 @@ class Exchange(msgspec.Struct, eq=False):
     deadline_s: float
     future: asyncio.Future[RawReply | Failure]
     carrier: Carrier | None = None
-    is_second_try: bool = False
+    stale_tries: int = 0
 
     def expire(self) -> None:
         """The deadline has passed."""
