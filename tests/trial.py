@@ -45,7 +45,10 @@ class Trial:
     async def _go(self, rows: Sequence[Row]) -> tuple[StopReason, str]:
         clock = FakeClock()
         started = clock.now()
-        retry = RetryRules(attempts=int(str(self.settings["attempts"])))
+        retry = RetryRules(
+            attempts=int(str(self.settings["attempts"])),
+            row_timeout_s=float(str(self.settings.get("row_timeout_s", 900.0))),
+        )
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, retry, str(self.settings["empty"]))
         feed = FakeFeed(rows)
         stats = RunStats(Before(), clock.now, lambda: len(rows))

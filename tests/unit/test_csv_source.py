@@ -68,6 +68,12 @@ def test_a_cr_inside_a_line_is_text(tmp_path: Path) -> None:
     assert texts(tmp_path, "a,b\n1,x\ry\n") == [("1", "x\ry")]
 
 
+def test_a_cr_inside_a_long_first_line_is_text(tmp_path: Path) -> None:
+    long = "x" * 70_000
+    assert texts(tmp_path, f'a,b\n1,"{long}\r{long}"\n') == [("1", f"{long}\r{long}")]
+    assert texts(tmp_path, f'"{long}\r",b\n1,2\n') == [("1", "2")]
+
+
 def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
     assert texts(tmp_path, "a,b\n1,x") == [("1", "x")]
     assert texts(tmp_path, 'a,b\n1,"x"') == [("1", "x")]

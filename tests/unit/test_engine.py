@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 from tests.trial import Trial, failure
-from tests.virtual import ok
+from tests.virtual import FakeProvider, ok
 
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import LaneDisabled, LanePaused
-from rowmill.records import Failure, Fault, RawReply, Row, Status
+from rowmill.records import Failure, Fault, RawReply, Request, Row, Status
 
 
 def test_every_row_gets_its_own_answer_and_the_cap_is_held() -> None:
@@ -122,6 +122,31 @@ def test_a_wait_longer_than_max_outage_disables_the_lane_and_says_so() -> None:
     assert trial.reason is StopReason.OUTAGE
     assert "86400" in trial.message
     assert trial.seconds < 10
+
+
+def test_a_wait_longer_than_max_outage_disables_the_lane_also_amid_another_wait() -> None:
+    waits = {0: 1.0, 1: 3600.0}
+
+    def refused(index: int, number: int, at: float) -> Failure:
+        return failure(FailureKind.THROTTLED, retry_after_s=waits.get(index, 1.0))
+
+    trial = Trial(2, refused, in_flight=2)
+    assert trial.reason is StopReason.OUTAGE
+    assert "3600" in trial.message
+    assert trial.seconds < 60
+
+
+def test_a_row_whose_time_is_over_ends_instead_of_being_sent_again() -> None:
+    timeouts: list[float] = []
+
+    class Slow(FakeProvider):
+        async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
+            timeouts.append(timeout_s)
+            return await super().send(request, timeout_s)
+
+    trial = Trial(3, Slow(lambda i, n, at: failure(FailureKind.TIMEOUT), 1.0), attempts=1, row_timeout_s=2.5)
+    assert min(timeouts) > 0.1
+    assert all(outcome.status is Status.FAILED for outcome in trial.store.outcomes.values())
 
 
 def test_quota_stops_at_once_and_leaves_the_rows_pending() -> None:

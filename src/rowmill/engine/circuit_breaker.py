@@ -225,6 +225,10 @@ class CircuitBreaker:
 
     def _prolong(self, failure: Failure, now: float) -> float | None:
         asked_s = failure.retry_after_s or 0.0
+        if asked_s > self._max_outage_s:
+            self.disable(
+                StopReason.OUTAGE, f"asked to wait {asked_s:.0f} s, longer than max_outage_s; {failure.message}"
+            )
         if now + asked_s > self.until_s and self._probe is None:
             self.until_s = now + asked_s
             return asked_s

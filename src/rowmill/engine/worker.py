@@ -87,6 +87,10 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
         early = _prepare(state, context.rules)
         if early is not None:
             return early
+    left_s = context.rules.retry.row_timeout_s - state.busy_s
+    if left_s <= 0:  # it was held back while its failures might have been an outage
+        words = f"row_timeout_s of {context.rules.retry.row_timeout_s:g} s reached"
+        return Done(Status.FAILED, None, f"{words} after {state.requests} requests")
     if context.budget_gate.budget is not None:
         state.reserved_usd = _worst_usd(lane, state)
         if not await context.budget_gate.admit(state.reserved_usd):
@@ -95,9 +99,7 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
         context.budget_gate.give_back(state.reserved_usd)
         return Wait(0.0, BLOCKED)
     assert state.request is not None
-    timeout_s, left_s = lane.config.timeout_s, context.rules.retry.row_timeout_s - state.busy_s
-    if left_s < timeout_s:
-        timeout_s = max(left_s, 0.001)
+    timeout_s = min(lane.config.timeout_s, left_s)
     raw: RawReply | Failure | None = None
     lane.sends(state)
     try:

@@ -16,6 +16,7 @@ from rowmill.io.files.remote import open_file
 from rowmill.io.sources.encodings import check_head, is_utf8
 
 _HEAD_BYTES = 1 << 16
+_LONG_LINE_BYTES = 8 * 1024 * 1024
 _BUFFER_BYTES = 1 << 18
 # A small step of compressed input bounds what one step can expand to.
 _COMPRESSED_STEP_BYTES = 1 << 13
@@ -171,8 +172,22 @@ class _Stream(io.RawIOBase):
     def drop_mark(self) -> None:
         """Takes a UTF-8 byte order mark off; lines that end in CR alone get line feeds."""
         self._ahead = self._ahead.removeprefix(codecs.BOM_UTF8)
+        self._look_for_line_feed()
         if b"\n" not in self._ahead and b"\r" in self._ahead.rstrip(b"\r"):
             self._chain(lambda piece: piece.replace(b"\r", b"\n"))
+
+    def _look_for_line_feed(self) -> None:
+        """Reads on where the first line is long: a carriage return within it ends no line of a file with line feeds."""
+        searched = 0
+        while b"\n" not in self._ahead[searched:] and b"\r" in self._ahead and len(self._ahead) < _LONG_LINE_BYTES:
+            searched = len(self._ahead)
+            try:
+                more = self._pull(searched)
+            except SourceError:  # reading on raises it again
+                return
+            if not more:
+                return
+            self._ahead += more
 
     def convert(self, encoding: str) -> None:
         """From here on reads UTF-8 made from this encoding."""
