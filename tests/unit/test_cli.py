@@ -395,3 +395,11 @@ def test_a_question_is_asked_on_stderr_and_anything_but_yes_is_no(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Send them again? [y/N]" in captured.err
+
+
+@pytest.mark.parametrize("command", ["", "run", "check", "quote", "status", "retry", "export", "rows", "tune", "demo"])
+def test_a_short_h_is_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([*command.split(), "-h"])
+    assert left.value.code == 0
+    assert "Usage:" in capsys.readouterr().out

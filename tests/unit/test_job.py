@@ -634,3 +634,8 @@ def test_the_fingerprint_moves_with_what_is_sent(options: dict[str, Any]) -> Non
 
 def test_the_fingerprint_does_not_hang_on_the_models_name() -> None:
     assert fingerprint(definition(job(model="vllm/n"))) == fingerprint(definition(job()))
+
+
+def test_a_job_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    [fault] = faults(tmp_path, "params: {a: " + "[" * 3000 + "]" * 3000 + "}\n")
+    assert "nested too deeply" in fault

@@ -9,7 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from rowmill.simulator.behaviour import Behaviour, Latency, ReadRequest, plan, read_request
+from rowmill.simulator.behaviour import Behaviour, Latency, Outage, ReadRequest, plan, read_request
 from rowmill.simulator.counters import Counters
 from rowmill.simulator.quotas import Quotas, Window
 from rowmill.simulator.replies import body_of, fitting
@@ -208,3 +208,17 @@ def test_an_answer_cut_at_the_limit_says_so_in_its_own_words() -> None:
 def test_a_request_that_asks_for_nothing_is_refused(body: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read_shaped("embeddings", body)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"faults": {"badjson": 0.2}}, {"scripts": {"row-1": "503, hangs, ok"}}, {"outages": [Outage(0, 1, "rest")]}],
+)
+def test_a_fault_that_there_is_not_is_refused_with_those_there_are(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="There are ok, error, hang"):
+        Behaviour(**settings)
+
+
+def test_a_fault_that_is_nearly_right_is_put_right() -> None:
+    with pytest.raises(ValueError, match="did you mean bad-json"):
+        Behaviour(faults={"badjson": 0.2})

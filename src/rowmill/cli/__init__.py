@@ -25,6 +25,7 @@ app = typer.Typer(
     name="rowmill",
     help="Runs an LLM over every row of a data set: fast, resumable, nothing lost.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -87,6 +87,8 @@ def read_document(text: str, name: str) -> Document:
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
+    except RecursionError:
+        raise JobError(f"{name}: it is nested too deeply for a job file; take some of its brackets away") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1

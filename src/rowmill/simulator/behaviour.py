@@ -103,6 +103,8 @@ class Behaviour:
             raise ValueError(f"dialect {self.dialect!r} is none of openai, anthropic, groq, none")
         if self.retry_after not in {"seconds", "fraction", "ms", "date", "none"}:
             raise ValueError(f"retry_after {self.retry_after!r} is none of seconds, fraction, ms, date, none")
+        for text in (*self.faults, *(outage.kind for outage in self.outages if outage.kind != "refuse")):
+            Step.parse(text)
         if sum(self.faults.values()) > 1.0:
             raise ValueError("the shares of faults add up to more than 1")
 

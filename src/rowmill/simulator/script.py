@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,10 @@ def step_from(fault: str, options: Mapping[str, str]) -> Step:
     unknown = [name for name in options if name not in known and not name.startswith("header:")]
     if unknown:
         raise ValueError(f"unknown option {unknown[0]!r}; known are {', '.join(sorted(known))}, header:NAME")
+    if fault not in list(Fault):
+        near = get_close_matches(fault, list(Fault), n=1, cutoff=0.5)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"there is no fault {fault!r}; {meant}There are {', '.join(Fault)}, and any status")
     status = int(options.get("status", "200"))
     if status != 200 and fault == Fault.OK:
         fault = Fault.ERROR
