@@ -130,7 +130,7 @@ class AtomicFile:
         self._pending = PendingOutput(path)
         with self.translated():
             self._pending.clear()
-            self.file: BinaryIO = open(self._pending.unfinished, "wb")  # noqa: SIM115 closed by commit and abort
+            self.file: BinaryIO = _new_file(self._pending.unfinished, like=path)
 
     def write(self, content: bytes) -> None:
         """Appends."""
@@ -162,6 +162,18 @@ class AtomicFile:
                 if hasattr(self, "file"):
                     self.abort()
                 raise
+
+
+def _new_file(path: Path, *, like: str) -> BinaryIO:
+    """A file that was not there, with the mode of the one that it replaces, else as the umask has it.
+
+    Follows no symbolic link that somebody else has laid under its name.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags, 0o666), "wb")
+    with contextlib.suppress(OSError):
+        os.chmod(path, os.stat(like).st_mode & 0o777)
+    return file
 
 
 def remove(path: str) -> None:
