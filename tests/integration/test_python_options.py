@@ -12,6 +12,8 @@ from tests.integration.test_answers_and_money import BAD, GOOD
 from tests.integration.test_quoting import PRICE
 
 import rowmill
+from rowmill.api.options import _as_keyword
+from rowmill.job.option_table import OPTIONS, Option
 from rowmill.simulator import Behaviour, Simulator
 
 if TYPE_CHECKING:
@@ -196,3 +198,10 @@ def test_options_of_map_are_refused_by_run_and_those_of_prompts_for_functions() 
         options = {"call": str, name: value}
         with pytest.raises(rowmill.JobError, match=f"^{name}: "):
             rowmill.map(TEXTS, **options)
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in OPTIONS if option.python and option.commands], ids=lambda option: option.name
+)
+def test_errors_name_the_argument_and_not_the_flag(option: Option) -> None:
+    assert _as_keyword(f"{option.flag}: wrong") == f"{option.name}: wrong"

@@ -295,7 +295,7 @@ def test_an_encoding_applies_to_packed_json_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["latin-7x", "hex", "", "rot13"])
 def test_an_unknown_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "in.csv").write_text("a\n")
-    assert "unknown encoding" in refusal(tmp_path / "in.csv", encoding=encoding)
+    assert "no encoding is called" in refusal(tmp_path / "in.csv", encoding=encoding)
 
 
 def test_an_encoding_for_parquet_is_refused(tmp_path: Path) -> None:

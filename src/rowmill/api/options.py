@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from rowmill.errors import JobError
 from rowmill.job import Job, job_from_options, load_job
 from rowmill.job.faults import nearest
-from rowmill.job.option_table import check_choice
+from rowmill.job.option_table import OPTIONS, check_choice
 from rowmill.job.options import ENDPOINT
 
 if TYPE_CHECKING:
@@ -182,7 +182,8 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 
 def _as_keyword(fault: str) -> str:
     """`--in-flight: ...` as Python's callers write it."""
-    return re.sub(r"^--([a-z-]+)(?=[:.\[])", lambda found: found[1].replace("-", "_"), fault)
+    names = {option.flag: option.name for option in OPTIONS}
+    return re.sub(r"^--[a-z-]+(?=[:.\[ ])", lambda found: names.get(found[0], found[0]), fault)
 
 
 def _plain(name: str, value: Any) -> Any:

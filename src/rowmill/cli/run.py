@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowmill.cli.options import Given, Json, OnChange, Quiet, with_options
+from rowmill.cli.options import Given, Json, OnChange, Quiet, help_of, with_options
 from rowmill.cli.terminal import can_ask, confirm, print_json, say
-from rowmill.job.option_table import check_choice
+from rowmill.job.option_table import BY_NAME, check_choice
 
 if TYPE_CHECKING:
     from rowmill.core.pricing.quote import Quote
@@ -29,7 +29,7 @@ def run(
     options: Given,
     on_change: OnChange = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Go on after the pilot without asking.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew; what is there is renamed to *.old.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help=help_of(BY_NAME["fresh"]))] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 from rowmill.cli.options import Given, Json, OnChange, Quiet, with_options
 from rowmill.cli.run import Source, check_on_change, is_job_file, job_of
 from rowmill.cli.terminal import print_json, say
+from rowmill.core.measures.tuning_limits import MOST_IN_FLIGHT, STEP_S
 from rowmill.errors import JobError
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ def tune(
         int | None,
         typer.Option(metavar="N", help="Rows a step (3 for each in flight, at least 30).", show_default=False),
     ] = None,
-    step_s: Annotated[float, typer.Option(metavar="S", help="Seconds a step at most.")] = 20.0,
-    most: Annotated[int, typer.Option(metavar="N", help="The most in flight to try.")] = 500,
+    step_s: Annotated[float, typer.Option(metavar="S", help="Seconds a step at most.")] = STEP_S,
+    most: Annotated[int, typer.Option(metavar="N", help="The most in flight to try.")] = MOST_IN_FLIGHT,
     write: Annotated[bool, typer.Option("--write", help="Write what is recommended into the job file.")] = False,
     on_change: OnChange = None,
     quiet: Quiet = False,

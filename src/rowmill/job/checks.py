@@ -5,7 +5,6 @@ No message repeats a value that may hold a secret (URLs, headers).
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
@@ -15,9 +14,11 @@ from pydantic import AfterValidator, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from rowmill.core.names import databases
+from rowmill.core.names.encodings import check_encoding
 from rowmill.core.names.files import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
 from rowmill.core.names.formats import BATCH_READABLE, compression_of
 from rowmill.core.replies.schemas import TYPES
+from rowmill.core.requests.max_tokens import MAX_TOKENS_NAMES
 from rowmill.errors import JobError
 from rowmill.job.option_table import BY_KEY
 from rowmill.job.unbuilt import DATABASES, refusal
@@ -288,7 +289,7 @@ def _checked_params(value: dict[str, Any], refused: Set[str]) -> dict[str, Any]:
         if name == "n" and content != 1:
             raise wrong("n cannot be set: a row has one answer")
     _with_words(_compile_params, value)
-    for name in ("max_tokens", "max_completion_tokens"):
+    for name in MAX_TOKENS_NAMES:
         limit = value.get(name)
         if isinstance(limit, str) and is_template(limit):
             continue
@@ -370,9 +371,9 @@ def expected_fields(expected: Mapping[str, str], schema: Any) -> None:
 
 def encoding(text: str) -> str:
     try:
-        codecs.lookup(text)
-    except LookupError:
-        raise wrong(f"no encoding is called '{text[:40]}'; usual are utf-8, utf-16, latin-1, cp1252, gb18030") from None
+        check_encoding(text)
+    except LookupError as error:
+        raise wrong(str(error)) from None
     return text
 
 

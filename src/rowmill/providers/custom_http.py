@@ -15,7 +15,8 @@ import msgspec
 
 from rowmill.core.replies import failures
 from rowmill.core.replies.usage import as_count, judged
-from rowmill.core.requests.prompts import TemplateFault, compile_prompt
+from rowmill.core.requests.expressions import compile_value
+from rowmill.core.requests.prompts import TemplateFault, check_names
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import AnswerReader, Transport
 from rowmill.providers.asking import instructed, instruction
@@ -217,15 +218,14 @@ def _text_maker(text: str, path: str) -> Make:
     whole = _WHOLE.fullmatch(text.strip())
     if whole is not None and whole[1] in NAMES:
         name, key = whole[1], whole[2]
-        if key is None:
-            return lambda values: values[name]
-        if name == "params":
+        if key is not None and name == "params":  # one that is not stated is null, where elsewhere it is a fault
             return lambda values: values[name].get(key)
     try:
-        prompt = compile_prompt([Message("user", text)], NAMES)
+        make, used = compile_value(text)
+        check_names(used or (), NAMES, "the body")
     except JobError as error:
-        raise JobError(*(f"{path}: {fault.removeprefix('user message: ')}" for fault in error.faults)) from None
-    return lambda values: prompt.render(Row(0, values))[0].content
+        raise JobError(*(f"{path}: {fault}" for fault in error.faults)) from None
+    return lambda values: make(Row(0, values))
 
 
 def _uses_params(value: object) -> bool:

@@ -48,14 +48,14 @@ def store_chunk(chunk: Chunk, keys: bytes, key_names: str, packer: Packer) -> St
     indices = chunk.indices
     contiguous = indices[-1] - indices[0] == len(indices) - 1
     return StoredChunk(
-        indices[0],
-        len(chunk),
-        None if contiguous else array("Q", indices).tobytes(),
-        key_names,
-        keys,
-        digest(layout, payload),
-        layout,
-        packer.pack_chunk(payload),
+        id=indices[0],
+        row_count=len(chunk),
+        packed_indices=None if contiguous else array("Q", indices).tobytes(),
+        key_names=key_names,
+        keys=keys,
+        digest=digest(layout, payload),
+        layout=layout,
+        payload=packer.pack_chunk(payload),
     )
 
 

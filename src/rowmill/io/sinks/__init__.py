@@ -59,7 +59,7 @@ def create_table_sink(
     from rowmill.io.sinks.database import TableSettings, TableSink
 
     columns.check()
-    return TableSink(TableSettings(target, columns, chunks, receipts, remember))
+    return TableSink(TableSettings(target=target, columns=columns, chunks=chunks, receipts=receipts, remember=remember))
 
 
 def check_target(target: Target, receipts: Sequence[WriteReceipt] = ()) -> None:

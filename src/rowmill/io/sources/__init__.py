@@ -55,7 +55,10 @@ def open_source(
         raise SourceError(f"--encoding is for text files; {binary} text is always UTF-8")
     if sheet is not None and ending not in SHEETS:
         raise SourceError("--sheet is for Excel workbooks")
-    files = [InputFile(path, encoding, delimiter, len(paths) > 1, sheet) for path in paths]
+    files = [
+        InputFile(path=path, encoding=encoding, delimiter=delimiter, among_others=len(paths) > 1, sheet=sheet)
+        for path in paths
+    ]
     return FileSource(spec, files, _reader_of)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 
+from rowmill.core.names import encodings
 from rowmill.errors import SourceError
 
 _BOMS = {
@@ -45,13 +46,9 @@ _HIGH_RUNS = re.compile(rb"[\x80-\xff]+")
 def check_encoding(encoding: str) -> None:
     """Raises SourceError unless this is the name of an encoding of text."""
     try:
-        b"".decode(encoding)
-        "".encode(encoding)
-    except (LookupError, UnicodeError, ValueError):
-        raise SourceError(
-            f"unknown encoding {encoding!r}; known are, for example, utf-8, utf-16, latin-1, cp1252, "
-            "gb18030, big5, shift_jis"
-        ) from None
+        encodings.check_encoding(encoding)
+    except LookupError as error:
+        raise SourceError(f"--encoding: {error}") from None
 
 
 def is_utf8(encoding: str) -> bool:

@@ -52,11 +52,11 @@ def check(job: Job) -> CheckReport:
     if opened.size_hint:
         notes.append(f"{opened.size_hint:,} rows in the input")
     return CheckReport(
-        0 if chunk is None else len(chunk),
-        [] if chunk is None else list(chunk.columns),
-        first,
-        [f"{one.name} at {one.resolved.origin}, {one.credentials.source}" for one in endpoints],
-        notes,
+        rows_seen=0 if chunk is None else len(chunk),
+        columns=[] if chunk is None else list(chunk.columns),
+        first_request=first,
+        endpoints=[f"{one.name} at {one.resolved.origin}, {one.credentials.source}" for one in endpoints],
+        notes=notes,
     )
 
 

@@ -113,12 +113,12 @@ class Pilot:
             seconds = reader.seconds()
             sample = [
                 Sampled(
-                    self._picked[outcome.index],
-                    outcome.input_tokens,
-                    outcome.output_tokens,
-                    outcome.cost_usd,
-                    seconds.get(outcome.index),
-                    outcome.status in GOOD,
+                    length_bytes=self._picked[outcome.index],
+                    input_tokens=outcome.input_tokens,
+                    output_tokens=outcome.output_tokens,
+                    cost_usd=outcome.cost_usd,
+                    seconds=seconds.get(outcome.index),
+                    succeeded=outcome.status in GOOD,
                 )
                 for _, outcomes in reader.outcomes()
                 for outcome in outcomes

@@ -17,6 +17,7 @@ from rowmill.core.measures.tuning import (
     rows_of,
     why_ended,
 )
+from rowmill.core.measures.tuning_limits import MOST_IN_FLIGHT, STEP_S
 from rowmill.core.rows.selection import draw, keep
 from rowmill.engine.rate_gate import RateGate
 from rowmill.errors import SIGNAL_REASONS, ExitCode, JobError, StopReason, exit_code
@@ -35,8 +36,6 @@ from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
 
-MOST = 500
-STEP_S = 20.0
 FEWEST_ROWS = 5
 STEP_ENDS = (StopReason.FINISHED, StopReason.MAX_DURATION)
 TUNED = "tune"  # why a step's session ended, as `status` shows it
@@ -49,7 +48,7 @@ class TuneRules(NamedTuple):
 
     step_rows: int | None = None
     step_s: float = STEP_S
-    most: int = MOST
+    most: int = MOST_IN_FLIGHT
 
 
 @dataclass(frozen=True, slots=True)

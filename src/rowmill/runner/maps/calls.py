@@ -202,7 +202,14 @@ class Calls:
                 await provider.close()
         if outlet.fatal is not None:
             raise outlet.fatal
-        return Called(reason, message, self._values, self._memory.bad, outlet.errors, feeds[0].error)
+        return Called(
+            reason=reason,
+            message=message,
+            values=self._values,
+            bad=self._memory.bad,
+            errors=outlet.errors,
+            error=feeds[0].error,
+        )
 
     def _feeds(self) -> Sequence[RowFeed]:
         """A feed for each target; the same one where any free target takes the next row."""
@@ -224,7 +231,15 @@ class Calls:
         """Invariant: rows that are routed are for their own target alone, also when it is in trouble."""
         spec, job = target.job.endpoints[0], target.job
         most, is_routed = in_flight_of(job), self._route is not None
-        config = LaneConfig(target.name, target.name, most, most, job.timeout_s, job.max_outage_s, pin=is_routed)
+        config = LaneConfig(
+            name=target.name,
+            model=target.name,
+            in_flight=most,
+            most_in_flight=most,
+            timeout_s=job.timeout_s,
+            max_outage_s=job.max_outage_s,
+            pin=is_routed,
+        )
         stated = Limits(spec.rpm)
         gate = RateGate(RateLimiter(stated, spec.headroom), clock, stated=stated)
         peers = run.failover.join(feed, has_partition=is_routed)

@@ -132,7 +132,16 @@ class StoredCalls:
         if self._route is not None:
             each = [EndpointPrompt(prompt, effective_params(job, spec)) for spec in specs]
             endpoint_prompts = EndpointPrompts(each, GivenLanes(self._route, len(specs)), {})
-        plan = Plan(job, prompt, AsItIs(), None, job.output, self._run_file, "jsonl", endpoint_prompts)
+        plan = Plan(
+            job=job,
+            prompt=prompt,
+            schema=AsItIs(),
+            names=None,
+            output=job.output,
+            run_file=self._run_file,
+            format="jsonl",
+            endpoint_prompts=endpoint_prompts,
+        )
         return plan, endpoints, open_input(plan, ItemSource(self._items))
 
     def _spec(self, target: Target) -> EndpointSpec:
@@ -151,7 +160,14 @@ class StoredCalls:
                     bad[outcome.index] = outcome
                     outcome = None
                 values.append(MISSING if outcome is None else value_of(outcome))
-        return Called(ended.reason, ended.message, values, bad, self._outlet.errors, kept=self._run_file)
+        return Called(
+            reason=ended.reason,
+            message=ended.message,
+            values=values,
+            bad=bad,
+            errors=self._outlet.errors,
+            kept=self._run_file,
+        )
 
 
 def _item_of(values: Mapping[str, Any]) -> Any:

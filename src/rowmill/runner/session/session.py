@@ -92,13 +92,13 @@ class Session:
             stored = reader.row_total() if reader.is_complete() else None
         self._hint = stored if opened is None or opened.size_hint is None else opened.size_hint
         self._before = Before(
-            totals.counts,
-            totals.requests,
-            totals.input_tokens,
-            totals.output_tokens,
-            totals.known_usd,
-            totals.unknown_costs,
-            Histogram(totals.latencies),
+            counts=totals.counts,
+            requests=totals.requests,
+            input_tokens=totals.input_tokens,
+            output_tokens=totals.output_tokens,
+            cost_usd=totals.known_usd,
+            unknown_costs=totals.unknown_costs,
+            latencies=Histogram(totals.latencies),
         )
 
     def stop(self, reason: StopReason) -> None:
@@ -178,19 +178,27 @@ class Session:
     def _row_rules(self, number: int) -> RowRules:
         job, asked = self._plan.job, self._plan.endpoint_prompt(number)
         retry = RetryRules(
-            job.retry.attempts,
-            job.retry.backoff_s,
-            job.retry.max_backoff_s,
-            job.row_timeout_s,
-            0 if job.answer is None else job.answer.repair,
-            None if job.answer is None else job.answer.compiled_fallback,
-            frozenset(map(Status, job.endpoints[number].cascade)),
+            attempts=job.retry.attempts,
+            backoff_s=job.retry.backoff_s,
+            max_backoff_s=job.retry.max_backoff_s,
+            row_timeout_s=job.row_timeout_s,
+            repair=0 if job.answer is None else job.answer.repair,
+            fallback=None if job.answer is None else job.answer.compiled_fallback,
+            cascade=frozenset(map(Status, job.endpoints[number].cascade)),
         )
         row_params = None if asked.row_params is None else asked.row_params.of
         prompt = asked.prompt
         if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
             prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[number]).fault)
-        return RowRules(prompt, asked.params, self._plan.schema, retry, job.empty, row_params, asked.parse)
+        return RowRules(
+            prompt=prompt,
+            params=asked.params,
+            schema=self._plan.schema,
+            retry=retry,
+            empty=job.empty,
+            row_params=row_params,
+            parse=asked.parse,
+        )
 
     def _followed(self, number: int) -> None:
         """How duplicates end is known when their leaders have; until the end of the run they are shown as ok."""

@@ -65,15 +65,15 @@ class Endpoint:
     ) -> LaneConfig:
         """What the engine is told."""
         return LaneConfig(
-            self.name,
-            self.resolved.model,
-            self.spec.fixed_in_flight,
-            most_in_flight,
-            job.timeout_s,
-            job.max_outage_s,
-            self.price,
-            worst_usd,
-            self.spec.pin,
+            name=self.name,
+            model=self.resolved.model,
+            in_flight=self.spec.fixed_in_flight,
+            most_in_flight=most_in_flight,
+            timeout_s=job.timeout_s,
+            max_outage_s=job.max_outage_s,
+            price=self.price,
+            worst_usd=worst_usd,
+            pin=self.spec.pin,
             first_in_flight=self.resolved.first_in_flight,
         )
 

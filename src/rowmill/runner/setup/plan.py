@@ -111,14 +111,14 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
     run_path = Path(run_file or job.run_file_path)
     check_distinct(job_files(job, str(run_path), failures_path(job.stem)))
     return Plan(
-        job,
-        endpoint_prompts.each[0].prompt,
-        schema,
-        endpoint_prompts.key_names,
-        job.output,
-        run_path,
-        form,
-        endpoint_prompts,
+        job=job,
+        prompt=endpoint_prompts.each[0].prompt,
+        schema=schema,
+        names=endpoint_prompts.key_names,
+        output=job.output,
+        run_file=run_path,
+        format=form,
+        endpoint_prompts=endpoint_prompts,
     )
 
 
