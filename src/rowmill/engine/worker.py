@@ -12,7 +12,7 @@ import msgspec
 
 from rowmill.core.pricing.attempt_cost import attempt_cost
 from rowmill.core.replies.answers import read_answer, repair_messages, reply_text
-from rowmill.core.replies.reading import read_reply
+from rowmill.core.replies.reading import second_look
 from rowmill.core.replies.steps import Done, Move, RetryRules, RowState, Wait, next_step
 from rowmill.core.requests.prompts import TemplateFault
 from rowmill.engine.budget_gate import BudgetGate
@@ -218,9 +218,10 @@ def _read_new(
 
 
 def _read(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
-    read = read_reply(lane.provider, raw)
-    if type(read) is not Reply:
-        assert isinstance(read, Failure)
+    read = lane.provider.read(raw)
+    if isinstance(read, Failure):
+        read = second_look(lane.provider, raw, read)
+    if isinstance(read, Failure):
         return read, None
     state.model = read.model
     return read_answer(read, context.rules.schema, context.rules.parse), read

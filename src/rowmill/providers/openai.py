@@ -160,16 +160,15 @@ class _Told(msgspec.Struct):
         cached = UNSET if of_input is None else of_input.cached_tokens
         if cached is UNSET:
             cached = self.prompt_cache_hit_tokens
-        usage = Usage(
-            self.prompt_tokens,
-            self.completion_tokens,
-            self.cached_tokens if cached is UNSET else cached,
-            None if of_input is None else of_input.cache_write_tokens,
-            None if of_output is None else of_output.reasoning_tokens,
-        )
+        if cached is UNSET:
+            cached = self.cached_tokens
+        written = None if of_input is None else of_input.cache_write_tokens
+        thought = None if of_output is None else of_output.reasoning_tokens
         asked, said = self.prompt_tokens, self.completion_tokens
-        if of_input is None and of_output is None and asked and said and self.total_tokens == asked + said:
-            return usage  # most servers' and beyond doubt
+        usage = Usage(asked, said, cached, written, thought)
+        if asked and said and self.total_tokens == asked + said:  # most servers', and soon beyond doubt
+            if (thought or 0) <= said and (cached or 0) + (written or 0) <= asked:
+                return usage
         return judged(usage, self.total_tokens, has_text=has_text)
 
 
