@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rowmill.core.replies.failures import classify, unreadable
-from rowmill.core.replies.usage import MOST_TOKENS, as_count, judged
+from rowmill.core.replies.usage import MOST_TOKENS, as_count, judged, judged_counts
 from rowmill.providers.asking import instructed, instruction
 from rowmill.providers.credentials import Credentials
 from rowmill.providers.post import Post
@@ -166,10 +166,15 @@ class _Told(msgspec.Struct):
         thought = None if of_output is None else of_output.reasoning_tokens
         asked, said = self.prompt_tokens, self.completion_tokens
         usage = Usage(asked, said, cached, written, thought)
-        if asked and said and self.total_tokens == asked + said:  # most servers', and soon beyond doubt
-            if (thought or 0) <= said and (cached or 0) + (written or 0) <= asked:
-                return usage
-        return judged(usage, self.total_tokens, has_text=has_text)
+        if (
+            asked
+            and said
+            and self.total_tokens == asked + said
+            and (thought or 0) <= said
+            and (cached or 0) + (written or 0) <= asked
+        ):
+            return usage  # most servers' and beyond doubt
+        return judged_counts(usage, self.total_tokens, has_text=has_text)
 
 
 class _Chat(msgspec.Struct):

@@ -25,7 +25,11 @@ def judged(usage: Usage, total: int | None = None, *, has_text: bool) -> Usage:
     was not), less the input is the output.  A total below its parts contradicts itself, and zero beside a text is no
     count; both are unknown.
     """
-    counted = _counted(usage)
+    return judged_counts(_counted(usage), total, has_text=has_text)
+
+
+def judged_counts(counted: Usage, total: int | None, *, has_text: bool) -> Usage:
+    """As `judged`, where every number is one that `as_count` lets pass."""
     asked, said, thought = counted.input_tokens, counted.output_tokens, counted.reasoning_tokens or 0
     if has_text:
         asked, said = asked or None, said or None
