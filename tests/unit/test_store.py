@@ -44,10 +44,10 @@ def session(
 ) -> list[Row]:
     """One start on the run file: hands out the pending rows and answers the first `answer` of them."""
     writer = Writer(path)
+    asyncio.run(_begin(writer))
     spool = Spool(writer, SpoolRules(names, lambda columns: None), chunks)
     spool.start()
     rows = [row for part in PendingRows(writer, spool.progress, PendingRules(names)).walk() for row in part]
-    asyncio.run(_begin(writer))
     for row in rows[: len(rows) if answer is None else answer]:
         writer.save_attempt(attempt(row.index, f"reply to {row.values['text']}"))
         writer.save_outcome(outcome(row.index, f"answer to {row.values['text']}"))

@@ -125,13 +125,20 @@ class Failover:
         self._hand_over(index, state, target)
 
     def read_elsewhere(self, index: int, state: RowState) -> bool:
-        """Hands a stored reply to the lane that it came from, where that is another one and still runs."""
+        """Hands a stored reply to the lane that it came from, where that is another one.
+
+        Where that one no longer runs, nobody reads it but what is asked for by that alone: the row is sent anew.
+        """
         name = state.row.unread_from
-        owner = next((one for one in self._indices if self.lanes[one].config.name == name and self._runs(one)), index)
+        owner = next(one for one in self._indices if self.lanes[one].config.name == name)
         if owner == index:
             return False
-        self.lanes[owner].receive(state)
-        return True
+        if self._runs(owner):
+            self.lanes[owner].receive(state)
+            return True
+        if not state.row.reread:
+            state.unread = None
+        return False
 
     def probe_for(self, index: int) -> RowState | None:
         """A row that waits in another lane's trouble, for a lane to probe with that has none of its own."""

@@ -49,8 +49,8 @@ def version_keys(job: Job) -> list[str]:
 
 def _sent_to(job: Job, endpoint: EndpointSpec) -> dict[str, Any]:
     sent: dict[str, Any] = dict(effective_params(job, endpoint))
-    if endpoint.http is not None and endpoint.http.body is not None:
-        sent["http.body"] = endpoint.http.body
+    if endpoint.http is not None:
+        sent.update({f"http.{key}": value for key, value in endpoint.http if value is not None})
     if endpoint.prompt is not None:
         sent["prompt"] = [[message.role, message.content] for message in job.messages_of(endpoint)]
     if endpoint.parse is not None:

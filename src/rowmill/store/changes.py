@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowmill.store import meta
+from rowmill.store.history import readable_lanes
 
 FALLEN = "'fallback', 'invalid', 'refused', 'truncated', 'filtered'"  # what a fallback may stand in for
 
@@ -63,6 +64,16 @@ def read_again_by_version(connection: sqlite3.Connection, ids: Sequence[int]) ->
     )
 
 
+def keep_unreadable(connection: sqlite3.Connection, versions: Mapping[str, int]) -> None:
+    """Leaves rows as they ended whose reply was to be read again and cannot be: its endpoint is no longer the job's."""
+    lanes = ", ".join(map(str, readable_lanes(connection, versions))) or "NULL"
+    connection.execute(
+        "UPDATE rows SET requeued = 0 WHERE requeued = 2 AND NOT EXISTS "
+        "(SELECT 1 FROM attempts AS a WHERE a.id > rows.id << 16 AND a.id < (rows.id + 1) << 16 "
+        f" AND a.body IS NOT NULL AND a.status_code < 300 AND a.lane IN ({lanes}))"
+    )
+
+
 def _read_again(connection: sqlite3.Connection, which: str, values: Sequence[object]) -> int:
     return connection.execute(
         f"UPDATE rows SET requeued = 2 WHERE id >= 0 AND requeued = 0 AND {which} AND EXISTS "
@@ -101,20 +112,30 @@ def try_unsent_again(connection: sqlite3.Connection, current: Sequence[int]) -> 
     ).rowcount
 
 
+def apply_empty(connection: sqlite3.Connection, empty: str) -> None:
+    """Where empty rows are treated in another way than when rows ended, decides again about all that was not sent."""
+    before = meta.get(connection, "empty")
+    meta.put(connection, "empty", empty)
+    if before not in (None, empty):
+        connection.execute("UPDATE rows SET requeued = 1 WHERE id >= 0 AND attempts = 0 AND status <> 'duplicate'")
+
+
 def begin_sample(connection: sqlite3.Connection) -> None:
     """What comes into the run file next is a pilot's sample of the input."""
     meta.put(connection, "sampled", "1")
 
 
-def end_sample(connection: sqlite3.Connection) -> None:
-    """The sample has been read, which is not the whole input."""
-    meta.put(connection, "complete", "0")
+def end_input(connection: sqlite3.Connection) -> None:
+    """What was read as a sample is all that the input has."""
+    meta.put(connection, "complete", "1")
 
 
 def take_over_sample(connection: sqlite3.Connection) -> bool:
     """The whole input comes next; whether what is stored so far is a sample."""
     was_sampled = meta.get(connection, "sampled") == "1"
-    meta.put(connection, "sampled", "0")
+    if was_sampled:
+        meta.put(connection, "sampled", "0")
+        meta.put(connection, "complete", "0")
     return was_sampled
 
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from rowmill.errors import OutputError, RunFileError, StoreFullError
+from rowmill.errors import LockedError, OutputError, RunFileError, StoreFullError
 
-FORMAT = 1
+FORMAT = 2
 APPLICATION_ID = 0x524F574D  # "ROWM"
 CHECKED_BYTES = 1 << 30
 
@@ -27,7 +27,7 @@ def create(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError as error:
         raise OutputError(f"cannot create the run file {path}: {error.strerror}") from None
-    schema = resources.files("rowmill.store").joinpath("schema.sql").read_text(encoding="utf-8")
+    schema = _script("schema.sql")
     with translated(path):
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA page_size = 8192")
@@ -67,12 +67,27 @@ def writer(path: Path) -> sqlite3.Connection:
     # an AttributeError for each: half of what an insert of a row costs.
     sqlite3.register_adapter(type(None), _null)
     sqlite3.register_adapter(bytes, bytes)
-    return _opened(path, "journal_mode = WAL", "synchronous = FULL", "temp_store = FILE", "cache_size = -8192")
+    connection = _opened(path, "journal_mode = WAL", "synchronous = FULL", "temp_store = FILE", "cache_size = -8192")
+    with translated(path):
+        _migrate(connection)
+    return connection
 
 
 def reader(path: Path) -> sqlite3.Connection:
     """A connection that only reads, also while another process writes."""
     return _opened(path, "query_only = ON", "cache_size = -4096")
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Brings a run file of an older format up to this one; before that everything reads it as it is."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < FORMAT:
+        script = _script("migration.sql")
+        connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {FORMAT}; COMMIT;")
+
+
+def _script(name: str) -> str:
+    return resources.files("rowmill.store").joinpath(name).read_text(encoding="utf-8")
 
 
 def _opened(path: Path, *pragmas: str) -> sqlite3.Connection:
@@ -92,6 +107,10 @@ def translated(path: Path) -> Iterator[None]:
         if "full" in str(error) or "disk I/O" in str(error):
             raise StoreFullError(
                 f"cannot write {path}: {error}; what was committed is safe, make room and run the same command again"
+            ) from None
+        if "locked" in str(error) or "busy" in str(error):
+            raise LockedError(
+                f"{path} is locked by another program; close it there and run the same command again"
             ) from None
         if "unable to open" in str(error):
             raise RunFileError(f"cannot open {path}: {error}") from None

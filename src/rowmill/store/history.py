@@ -1,9 +1,12 @@
-"""What earlier sessions have sent for rows that are pending, from their attempts."""
+"""What earlier sessions have sent for rows that are pending, from their attempts.
+
+A stored reply counts only under the version of the job and the endpoint that produced it (`readable_lanes`).
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rowmill.failure_kinds import MAY_BE_ROWS, READ_AGAIN, UNCOUNTED, UNREAD
@@ -13,6 +16,7 @@ from rowmill.store.packing import Packer
 # Of a row that was cut off before its outcome was saved, or before the next endpoint of a cascade had answered.
 TO_READ: frozenset[str | None] = READ_AGAIN | {None, UNREAD}
 RESEND, REREAD = 1, 2
+UNKNOWN_VERSION = 0
 ATTEMPTS = """
 SELECT id >> 16, kind, lane, latency_s, packed, body, status_code, input_tokens, output_tokens, cost_usd
 FROM attempts WHERE id > ? AND id < ? ORDER BY id
@@ -20,7 +24,9 @@ FROM attempts WHERE id > ? AND id < ? ORDER BY id
 
 
 class Past(NamedTuple):
-    """What the run file knows of some rows: their attempts, what is asked of them anew, and lanes by id."""
+    """What the run file knows of some rows: their attempts, what is asked of them anew, and the endpoints of lanes, by
+    id, whose replies may still be read.
+    """
 
     attempts: Sequence[tuple[Any, ...]]
     states: Mapping[int, int]
@@ -34,7 +40,7 @@ class Past(NamedTuple):
         packer: Packer,
     ) -> list[Row]:
         """The rows with their past; `faults` are by offset."""
-        unread, lane_failures, spent = history_of(self.attempts, self.states, packer)
+        unread, lane_failures, spent = history_of(self.attempts, self.states, packer, self.endpoints.keys())
         return [
             Row(
                 index,
@@ -50,19 +56,41 @@ class Past(NamedTuple):
         ]
 
 
-def past_of(connection: sqlite3.Connection, first: int, last: int, states: Mapping[int, int]) -> Past:
-    """The past of the rows from `first` to `last`; `states` is their column `requeued`."""
+def past_of(
+    connection: sqlite3.Connection, first: int, last: int, states: Mapping[int, int], versions: Mapping[str, int]
+) -> Past:
+    """The past of the rows from `first` to `last`; `states` is their column `requeued`, `versions` the version under
+    which each endpoint is asked now.
+    """
     attempts = connection.execute(ATTEMPTS, (first << 16, (last + 1) << 16)).fetchall()
-    return Past(attempts, states, dict(connection.execute("SELECT id, endpoint FROM lanes")) if attempts else {})
+    return Past(attempts, states, readable_lanes(connection, versions) if attempts else {})
+
+
+def readable_lanes(connection: sqlite3.Connection, versions: Mapping[str, int]) -> dict[int, str]:
+    """Lanes, by id, whose stored replies may become answers: of an endpoint that the job still has, asked under the
+    version that it is asked under now or under one that the user has accepted.
+
+    Where the version of an attempt is not known (format 1), it must be one of those whatever it was.
+    """
+    stored = connection.execute("SELECT id, accepted FROM versions").fetchall()
+    accepted = {number for number, is_accepted in stored if is_accepted}
+    if all(number in accepted or number in versions.values() for number, _ in stored):
+        accepted.add(UNKNOWN_VERSION)
+    return {
+        lane: endpoint
+        for lane, endpoint, version in connection.execute("SELECT id, endpoint, version FROM lanes")
+        if endpoint in versions and (version == versions[endpoint] or version in accepted)
+    }
 
 
 def history_of(
     history: Sequence[tuple[Any, ...]],
     states: Mapping[int, int],
     packer: Packer,
+    readable: Container[int],
 ) -> tuple[dict[int, tuple[RawReply, int]], dict[int, int], dict[int, Spent]]:
-    """Stored replies that are still to be read with the lanes they came from; attempts that looked like the lane's
-    trouble; what rows took.
+    """Stored replies that are still to be read with the lanes they came from, which are `readable`; attempts that
+    looked like the lane's trouble; what rows took.
 
     What is sent anew because somebody asked for it begins at nothing.
     """
@@ -77,7 +105,7 @@ def history_of(
             lane_failures[index] = lane_failures.get(index, 0) + 1
         if state != RESEND:
             spent[index] = _added(spent.get(index), kind not in UNCOUNTED, *taken)
-        if body is None or (status_code or 0) >= 300:
+        if body is None or (status_code or 0) >= 300 or lane not in readable:
             continue
         if state == REREAD or (state is None and kind in TO_READ):
             unread[index] = RawReply(200, {}, packer.unpack_body(packed, body), latency_s or 0.0), lane

@@ -17,6 +17,7 @@ Row = tuple[Any, ...]  # of a table; an attempt's begins with its input row's in
 
 COLUMNS = 13  # of both tables
 STATEMENT_ROWS = 512
+UNSTORABLE = (OverflowError, ValueError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 PADDING: Row = (None, *[0] * (COLUMNS - 1))
 
 INSERT_ATTEMPT = """
@@ -30,6 +31,17 @@ INSERT OR REPLACE INTO rows (id, status, version, lane, attempts, answer, error,
                              output_tokens, cost_usd, reasoning, duplicate_of)
 """
 OUTCOME_ID = "column1"
+
+
+def storable(row: Row) -> Row:
+    """The row without what SQLite cannot hold: whole numbers beyond 64 bits, halves of characters."""
+    return tuple(_held(value) for value in row)
+
+
+def _held(value: Any) -> Any:
+    if isinstance(value, int):
+        return value if -(1 << 63) <= value < 1 << 63 else None
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def insert_attempts(connection: sqlite3.Connection, rows: Sequence[Row], are_first: Sequence[bool]) -> None:

@@ -6,13 +6,13 @@ Runs in the writer's thread; nothing is sent for these rows before it is done.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterator
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rowmill.store.chunktable import StoredChunk, split_keys
 
-TABLES = ("old_rows", "new_rows", "new_chunks", "moves", "returns", "moved_rows", "moved_attempts")
+TABLES = ("old_rows", "new_rows", "moves", "returns", "moved_rows", "moved_attempts")
 
 
 class Matched(NamedTuple):
@@ -23,30 +23,26 @@ class Matched(NamedTuple):
     left: int
 
 
-def match(
-    connection: sqlite3.Connection, first: int, first_chunk: int, chunks: Iterable[tuple[StoredChunk, bytes]]
-) -> Matched:
-    """Replaces the stored chunks from index `first` on by `chunks` and moves outcomes and attempts along.
-
-    Each chunk comes with the keys to match by (they differ from its own where the prompt uses other columns than it
-    did).
-    """
+def match(connection: sqlite3.Connection, first: int) -> Matched:
+    """Puts next_chunks in the place of the stored chunks from index `first` on; outcomes and attempts go along."""
     _drop(connection)
     connection.execute("CREATE TEMP TABLE old_rows (key BLOB, id INTEGER PRIMARY KEY, orphan INTEGER)")
     connection.execute("CREATE TEMP TABLE new_rows (key BLOB, id INTEGER PRIMARY KEY)")
-    connection.execute("CREATE TEMP TABLE new_chunks AS SELECT * FROM main.chunks WHERE 0")
-    _collect_old(connection, first_chunk)
-    rows = 0
-    for chunk, keys in chunks:
-        rows += chunk.row_count
-        connection.execute("INSERT INTO temp.new_chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", chunk)
+    connection.execute("INSERT INTO temp.old_rows SELECT key, id, 1 FROM main.rows WHERE id < 0")
+    for row in _each(connection, "chunks", first):
+        chunk = StoredChunk(*row)
         connection.executemany(
-            "INSERT INTO temp.new_rows VALUES (?, ?)", zip(split_keys(keys), chunk.indices(), strict=True)
+            "INSERT INTO temp.old_rows VALUES (?, ?, 0)", zip(split_keys(chunk.keys), chunk.indices(), strict=True)
         )
+    rows = 0
+    for row in _each(connection, "next_chunks", first):
+        chunk, match_keys = StoredChunk(*row[:-1]), row[-1]
+        rows += chunk.row_count
+        keys = split_keys(chunk.keys if match_keys is None else match_keys)
+        connection.executemany("INSERT INTO temp.new_rows VALUES (?, ?)", zip(keys, chunk.indices(), strict=True))
     script = resources.files("rowmill.store").joinpath("matching.sql").read_text(encoding="utf-8")
     for statement in _statements(script):
-        names = {"first": first, "first_chunk": first_chunk}
-        connection.execute(statement, {k: v for k, v in names.items() if ":" + k in statement.split()} or ())
+        connection.execute(statement, {"first": first} if ":first" in statement.split() else ())
     (found,) = connection.execute("SELECT count(*) FROM temp.moved_rows WHERE new_id >= 0").fetchone()
     (left,) = connection.execute(
         "SELECT count(*) FROM temp.moved_rows AS m JOIN temp.moves AS v ON v.new_id = m.new_id "
@@ -56,19 +52,15 @@ def match(
     return Matched(rows, found, left)
 
 
-def _collect_old(connection: sqlite3.Connection, first_chunk: int) -> None:
-    connection.execute("INSERT INTO temp.old_rows SELECT key, id, 1 FROM main.rows WHERE id < 0")
-    at = first_chunk
+def _each(connection: sqlite3.Connection, table: str, first: int) -> Iterator[tuple[Any, ...]]:
+    """The table's rows from the id `first` on, one at a time."""
+    at = first
     while True:
-        row = connection.execute("SELECT * FROM main.chunks WHERE id >= ? ORDER BY id LIMIT 1", (at,)).fetchone()
+        row = connection.execute(f"SELECT * FROM main.{table} WHERE id >= ? ORDER BY id LIMIT 1", (at,)).fetchone()
         if row is None:
             return
-        chunk = StoredChunk(*row)
-        connection.executemany(
-            "INSERT INTO temp.old_rows VALUES (?, ?, 0)",
-            zip(split_keys(chunk.keys), chunk.indices(), strict=True),
-        )
-        at = chunk.id + 1
+        yield row
+        at = row[0] + 1
 
 
 def _statements(script: str) -> list[str]:

@@ -1,5 +1,5 @@
 -- Finds stored rows again in a changed input, by key and occurrence.  :first is the index from which on the input
--- differs.  Filled before: temp.old_rows (key, id, orphan), temp.new_rows (key, id), temp.new_chunks.
+-- differs.  Filled before: temp.old_rows (key, id, orphan), temp.new_rows (key, id), next_chunks.
 
 CREATE TEMP TABLE moves AS
 SELECT o.id AS old_id, n.id AS new_id
@@ -71,5 +71,7 @@ SELECT id, lane, sent_at, latency_s, kind, status_code, packed, body, error, req
        cost_usd
 FROM temp.moved_attempts ORDER BY id;
 
-DELETE FROM main.chunks WHERE id >= :first_chunk;
-INSERT INTO main.chunks SELECT * FROM temp.new_chunks ORDER BY id;
+DELETE FROM main.chunks WHERE id >= :first ;
+INSERT INTO main.chunks
+SELECT id, row_count, places, key_names, keys, digest, layout, payload FROM main.next_chunks ORDER BY id;
+DELETE FROM main.next_chunks;

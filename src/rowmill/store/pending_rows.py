@@ -104,7 +104,7 @@ class PendingRows:
             chunk = chunktable.load_chunk(stored, packer)
             offsets, unassigned = self._claimed(chunk, offsets, partition, rows_before)
         if self._rules.dedupe and offsets:
-            offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults)
+            offsets = self._leading(stored, offsets, chunktable.load_chunk(stored, packer).faults, partition)
         if not offsets:
             return ()
         if chunk is None:
@@ -112,7 +112,7 @@ class PendingRows:
         if len(offsets) < len(chunk):
             unassigned = {at: unassigned[old] for at, old in enumerate(offsets) if old in unassigned}
             chunk = chunk.take(offsets)
-        past = past_of(connection, first, last, states)
+        past = past_of(connection, first, last, states, self._writer.versions)
         values = chunk.values(self._rules.value_names)
         if not past.attempts and not chunk.faults and not unassigned:
             return list(map(Row, chunk.indices, values))
@@ -131,10 +131,16 @@ class PendingRows:
             if at in wanted
         )
 
-    def _leading(self, stored: StoredChunk, offsets: Sequence[int], faults: Mapping[int, Fault]) -> list[int]:
-        """Those of the offsets whose rows are to be sent; the others are written as followers."""
+    def _leading(
+        self, stored: StoredChunk, offsets: Sequence[int], faults: Mapping[int, Fault], partition: Partition | None
+    ) -> list[int]:
+        """Those of the offsets whose rows are to be sent; the others are written as followers.
+
+        Rows that are meant for different endpoints are no duplicates of each other.
+        """
         keys, indices = list(chunktable.split_keys(stored.keys)), stored.indices()
-        asked = [(keys[at], indices[at]) for at in offsets if at not in faults]
+        whose = b"" if partition is None or partition.lane is None else b"%d" % partition.lane
+        asked = [(keys[at] + whose, indices[at]) for at in offsets if at not in faults]
         version = self._writer.version
         followers = self._writer.do(lambda c: follow(c, asked, stored.key_names, version))
         if followers:

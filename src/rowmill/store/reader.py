@@ -5,6 +5,7 @@ Every query is short, so that a run that writes meanwhile is not held up.  It mu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -96,14 +97,27 @@ class RunFileReader:
         with connections.translated(self.path):
             return self._connection.execute(query, values).fetchall()
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """While it lasts, all that is read is the run file as it stood at the first look, whatever a run writes."""
+        begins = not self._connection.in_transaction
+        if begins:
+            with connections.translated(self.path):
+                self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if begins:
+                self._connection.rollback()
+
     def metadata(self, name: str) -> str | None:
         """An entry of the table meta, None where there is none."""
         with connections.translated(self.path):
             return meta.get(self._connection, name)
 
     def is_complete(self) -> bool:
-        """Whether the input has been read to its end."""
-        return self.metadata("complete") == "1"
+        """Whether the input has been read to its end, and not only a pilot's sample of it."""
+        return self.metadata("complete") == "1" and not self.holds_sample()
 
     def holds_sample(self) -> bool:
         """Whether the input stored so far is a pilot's sample."""
@@ -163,7 +177,14 @@ class RunFileReader:
             yield stored
 
     def outcomes(self, *, salvage: bool = False) -> Iterator[tuple[Chunk, list[Outcome | None]]]:
-        """Chunks with the outcomes of their rows, None for pending ones.  `salvage` passes over damaged parts."""
+        """Chunks with the outcomes of their rows, None for pending ones, all as they stood at the first look.
+
+        `salvage` passes over damaged parts.
+        """
+        with self.frozen():
+            yield from self._outcomes_of_chunks(salvage=salvage)
+
+    def _outcomes_of_chunks(self, *, salvage: bool) -> Iterator[tuple[Chunk, list[Outcome | None]]]:
         after = -1
         while True:
             before = after

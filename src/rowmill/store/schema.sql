@@ -1,4 +1,4 @@
--- The run file, format 1.  One file, whole by itself: export, retry and status need nothing else.
+-- The run file, format 2.  One file, whole by itself: export, retry and status need nothing else.
 
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,
@@ -28,11 +28,27 @@ CREATE TABLE chunks (
     payload   BLOB NOT NULL
 );
 
+-- A changed input on its way to the place of chunks: the same columns, and the keys to find stored rows by.
+CREATE TABLE next_chunks (
+    id         INTEGER PRIMARY KEY,
+    row_count  INTEGER NOT NULL,
+    places     BLOB,
+    key_names  TEXT NOT NULL,
+    keys       BLOB NOT NULL,
+    digest     BLOB NOT NULL,
+    layout     TEXT NOT NULL,
+    payload    BLOB NOT NULL,
+    match_keys BLOB
+);
+
+-- Who answered.  Of an outcome: the endpoint and the model that its reply names.  Of an attempt: the endpoint and the
+-- version of the job that it was asked under (0: not known, as in a file of format 1).
 CREATE TABLE lanes (
     id       INTEGER PRIMARY KEY,
     endpoint TEXT NOT NULL,
     model    TEXT NOT NULL,
-    UNIQUE (endpoint, model)
+    version  INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (endpoint, model, version)
 );
 
 -- How rows ended.  A row of the input that is not here is pending, and so is one whose requeued is not 0

@@ -26,6 +26,7 @@ from rowmill.store.totals import count_rows
 from rowmill.store.writer import Writer
 
 CHUNKS_UNCOMMITTED = 8
+INSERT_NEXT = "INSERT INTO next_chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,13 @@ class SpoolRules:
 
     `check_columns` is called with the names of all columns seen so far whenever a new one turns up, and may raise.
     `moved` is called in the spool's thread when rows had to be matched again, with what was found and the counts by
-    status that changed.
+    status that changed.  With `is_sample` what is read is not the whole input.
     """
 
     key_names: Sequence[str] | None
     check_columns: Callable[[Sequence[str]], None]
     moved: Callable[[Matched, Mapping[str, int]], None] = lambda matched, changed: None
+    is_sample: bool = False
 
 
 class Spool:
@@ -116,7 +118,7 @@ class Spool:
             if left is not None:
                 self._match(left, None, chunks)
                 return
-        self._writer.do(lambda c: meta.put(c, "complete", "1"))
+        self._writer.do(self._end_input)
         self.progress.complete(self._rows_seen, after)
 
     def _agrees(self, stored: StoredChunk, chunk: Chunk, reader: sqlite3.Connection) -> bool:
@@ -146,9 +148,7 @@ class Spool:
         columns = self._new_columns(chunk)
         first = not self._appending
         self._appending = True
-        if not self._slots.acquire(blocking=False):
-            self._writer.hurry()
-            self._slots.acquire()
+        self._wait_for_slot()
 
         def insert(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", stored)
@@ -178,44 +178,64 @@ class Spool:
         self._rules.check_columns(list(self._columns))
         return list(self._columns)
 
-    def _match(
-        self,
-        stored: StoredChunk | None,
-        chunk: Chunk | None,
-        rest: Iterator[Chunk],
-    ) -> None:
-        """From here on the input differs: reads it to its end and matches by key before anything more is sent."""
+    def _match(self, stored: StoredChunk | None, chunk: Chunk | None, rest: Iterator[Chunk]) -> None:
+        """From here on the input differs: reads it to its end, beside what is stored, and matches by key before
+        anything more is sent.  What is answered meanwhile is committed as ever.
+        """
         starts = [] if stored is None else [stored.id]
         starts += [] if chunk is None else [chunk.indices[0]]
         first = min(starts)
-        names = chunktable.key_names_of(stored.key_names) if stored else self._rules.key_names
-        last = first
-
-        def described() -> Iterator[tuple[StoredChunk, bytes]]:
-            nonlocal last
-            for one in _chained(chunk, rest):
-                keys = row_keys(one, self._rules.key_names)
-                same = chunktable.key_names_text(names) == self._key_names
-                self._new_columns(one)
-                last = one.indices[0]
-                yield (
-                    chunktable.store_chunk(one, keys, self._key_names, self._packer),
-                    keys if same else row_keys(one, names),
-                )
+        last = self._read_beside(chunk, rest, stored.key_names if stored else self._key_names)
+        if last is None:
+            return
 
         def task(connection: sqlite3.Connection) -> tuple[Matched, Mapping[str, int]]:
             before = count_rows(connection).by_status
-            matched = match(connection, first, first, described())
+            matched = match(connection, first)
             self._writer.outdate_output(connection)
             meta.put_columns(connection, list(self._columns))
-            meta.put(connection, "complete", "1")
+            self._end_input(connection)
             after = count_rows(connection).by_status
             changed = {s: after.get(s, 0) - before.get(s, 0) for s in {*before, *after}}
             return matched, {s: n for s, n in changed.items() if n}
 
         matched, changed = self._writer.do(task)
         self._rules.moved(matched, changed)
-        self.progress.complete(self._rows_seen + matched.rows, last)
+        self.progress.complete(self._rows_seen + matched.rows, max(last, first))
+
+    def _read_beside(self, chunk: Chunk | None, rest: Iterator[Chunk], match_names: str) -> int | None:
+        """Stores the rest of the input in next_chunks; the last chunk's id (-1: none), None where it is to stop.
+
+        `match_names` says what the keys of the rows that are stored are made of.
+        """
+        self._writer.do(lambda c: c.execute("DELETE FROM next_chunks"))
+        names = chunktable.key_names_of(match_names)
+        last = -1
+        for one in _chained(chunk, rest):
+            if self.progress.is_stopping:
+                return None
+            keys = row_keys(one, self._rules.key_names)
+            self._new_columns(one)
+            last = one.indices[0]
+            row = chunktable.store_chunk(one, keys, self._key_names, self._packer)
+            match_keys = None if match_names == self._key_names else row_keys(one, names)
+            self._submit(INSERT_NEXT, (*row, match_keys))
+        return last
+
+    def _submit(self, statement: str, row: tuple[object, ...]) -> None:
+        """Has a row inserted, a few of them ahead of the writer; an error comes out of the next task."""
+        self._wait_for_slot()
+        future = self._writer.submit(lambda connection: connection.execute(statement, row))
+        future.add_done_callback(lambda done: self._slots.release())
+
+    def _wait_for_slot(self) -> None:
+        if not self._slots.acquire(blocking=False):
+            self._writer.hurry()
+            self._slots.acquire()
+
+    def _end_input(self, connection: sqlite3.Connection) -> None:
+        """The input has been read to its end, which is not that of the whole where it is a sample."""
+        meta.put(connection, "complete", "0" if self._rules.is_sample else "1")
 
 
 def _chained(first: Chunk | None, rest: Iterator[Chunk]) -> Iterator[Chunk]:

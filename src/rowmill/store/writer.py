@@ -17,15 +17,16 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from rowmill.errors import RowmillError
+from rowmill.errors import LockedError, RowmillError
 from rowmill.records import Attempt, Outcome
 from rowmill.store import connection as connections
 from rowmill.store import meta
-from rowmill.store.inserts import Row, insert_attempts, insert_outcomes
+from rowmill.store.inserts import UNSTORABLE, Row, insert_attempts, insert_outcomes, storable
 from rowmill.store.packing import DICTIONARY_BYTES, SAMPLE_BYTES, Packer, dictionary_of
 
 COMMIT_INTERVAL_S = 0.2
 FEWEST_UNCOMMITTED = 1000
+LOCK_PATIENCE_S = 60.0
 
 UPDATE_SESSION = """
 UPDATE sessions SET updated = ?, peak_in_flight = ?, requests = ?, input_tokens = ?, output_tokens = ?,
@@ -50,7 +51,7 @@ class Writer:
 
     `version` is what rows stand under that no endpoint answered, `versions` maps an endpoint's name to the version of
     the job under which it answers; `redact` takes secrets out of contents (None: there are none); `snapshot` gives what
-    `status` shows and is called in the writer's thread.
+    `status` shows; it and `notify`, which gets words for the user, are called in the writer's thread.
     """
 
     def __init__(self, path: Path, redact: Redact | None = None) -> None:
@@ -72,10 +73,12 @@ class Writer:
         self._packer = Packer(meta.dictionary(self._connection))
         self._samples: list[bytes] = []
         self._sampled_bytes = 0
-        self._lanes: dict[tuple[str, str], int] = {}
-        self._versions: Mapping[str | None, int] = {}
+        self._lanes: dict[tuple[str, str, int], int] = {}
+        self.versions: Mapping[str, int] = {}
         self.version = 0
         self._is_output_current = True
+        self._locked_since_s: float | None = None
+        self.notify: Callable[[str], None] = lambda words: None
         self.session_id: int | None = None
         self.snapshot: Callable[[], Mapping[str, Any]] | None = None
         self._thread = threading.Thread(target=self._run, name="rowmill-store", daemon=True)
@@ -84,7 +87,7 @@ class Writer:
     def begin(self, loop: asyncio.AbstractEventLoop, versions: Mapping[str, int]) -> None:
         """Opens a session on the engine's loop; `versions` maps endpoints to rows of the table versions."""
         self._loop = loop
-        self._versions = dict(versions.items())
+        self.versions = versions
         self.version = next(iter(versions.values()), 0)
         self.session_id = self.do(_new_session)
 
@@ -178,54 +181,104 @@ class Writer:
                 return
 
     def _commit(self) -> None:
+        """Replies first and by themselves: nothing that is asked of the run file holds them up."""
         # Invariant: an outcome never gets ahead of its attempt, so outcomes are taken off first.
         outcomes = [self._outcomes.popleft() for _ in range(len(self._outcomes))]
         attempts = [self._attempts.popleft() for _ in range(len(self._attempts))]
+        self._error = None
+        if attempts or outcomes:
+            committed = self._in_transaction(lambda: self._store(attempts, outcomes))
+            if not committed:
+                self._outcomes.extendleft(reversed(outcomes))
+                self._attempts.extendleft(reversed(attempts))
+            self._tell_loop(len(attempts) if committed else 0)
+            if not committed:
+                return
+        self._do_tasks()
+
+    def _do_tasks(self) -> None:
         with self._swap:
             tasks, self._tasks = self._tasks, deque()
+        if not tasks:
+            return
         done: list[tuple[Future[Any], Any]] = []
-        packer, lanes, is_output_current = self._packer, self._lanes.copy(), self._is_output_current
-        self._error = None
-        try:
-            with connections.translated(self.path):
-                self._write(attempts, outcomes, tasks, done)
-        except Exception as error:  # a full disk, damage or a bug: the run must hear of it and stop
-            self._roll_back(error, tasks)
-            # A dictionary, lanes and an outdated output that were never committed.
-            self._packer, self._lanes, self._is_output_current = packer, lanes, is_output_current
-            self._outcomes.extendleft(reversed(outcomes))
-            self._attempts.extendleft(reversed(attempts))
-        else:
+        if self._in_transaction(lambda: self._write(tasks, done)):
             for future, result in done:
                 if isinstance(result, BaseException):
                     future.set_exception(result)
                 else:
                     future.set_result(result)
+        elif self._error is None:  # locked: they go on waiting
+            with self._swap:
+                self._tasks.extendleft(reversed(tasks))
+        else:
+            for _, future in tasks:
+                future.set_exception(self._error)
+
+    def _in_transaction(self, work: Callable[[], None]) -> bool:
+        """Whether the work was committed; where it was not, nothing of it was done and `_error` says why.
+
+        While another program has the run file locked there is no error: it is tried again.
+        """
+        # A dictionary, lanes and an outdated output that are not committed are forgotten.
+        packer, lanes, is_output_current = self._packer, self._lanes.copy(), self._is_output_current
+        try:
+            with connections.translated(self.path):
+                self._connection.execute("BEGIN IMMEDIATE")
+                work()
+                self._connection.execute("COMMIT")
+        except LockedError as error:
+            self._wait_or_fail(error)
+        except Exception as error:  # a full disk, damage or a bug: the run must hear of it and stop
+            self._error = error
+        else:
+            self._locked_since_s = None
+            return True
+        if self._connection.in_transaction:
+            self._connection.rollback()
+        self._packer, self._lanes, self._is_output_current = packer, lanes, is_output_current
+        return False
+
+    def _wait_or_fail(self, error: LockedError) -> None:
+        """Says once that the run file is locked; gives up only where the run is to end and the lock stays."""
+        now = time.monotonic()
+        if self._locked_since_s is None:
+            self._locked_since_s = now
+            self.notify(f"{self.path} is locked by another program: replies are held until it is free")
+        if self._closing and now - self._locked_since_s >= LOCK_PATIENCE_S:
+            self._error = error
+        self._something.set()
+
+    def _tell_loop(self, replies: int) -> None:
         if self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop was closed in between; nobody waits there
-                self._loop.call_soon_threadsafe(self._committed, len(attempts))
+                self._loop.call_soon_threadsafe(self._committed, replies)
 
-    def _write(
-        self,
-        attempts: Sequence[Attempt],
-        outcomes: Sequence[Outcome],
-        tasks: deque[tuple[Task, Future[Any]]],
-        done: list[tuple[Future[Any], Any]],
-    ) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
-        for task, future in tasks:
-            done.append((future, task(self._connection)))
-        if attempts:
-            insert_attempts(self._connection, self._attempt_rows(attempts), [attempt.is_first for attempt in attempts])
-        if outcomes:
-            insert_outcomes(self._connection, self._outcome_rows(outcomes))
-        if self.snapshot is not None and self.session_id is not None:
-            shown = self.snapshot()
-            self._write_session(shown)
-            self._most_uncommitted = most_uncommitted(shown["peak_in_flight"])
+    def _store(self, attempts: Sequence[Attempt], outcomes: Sequence[Outcome]) -> None:
+        """Stores replies and how rows ended.  What no column can hold is left out, and never takes others along."""
+        are_first = [attempt.is_first for attempt in attempts]
+        attempt_rows, outcome_rows = self._attempt_rows(attempts), self._outcome_rows(outcomes)
+        self._connection.execute("SAVEPOINT replies")
+        try:
+            self._insert(attempt_rows, are_first, outcome_rows)
+        except UNSTORABLE:
+            self._connection.execute("ROLLBACK TO replies")
+            self._insert([*map(storable, attempt_rows)], are_first, [*map(storable, outcome_rows)])
+        self._connection.execute("RELEASE replies")
+        self._write_session()
         if outcomes:
             self.outdate_output(self._connection)
-        self._connection.execute("COMMIT")
+
+    def _insert(self, attempts: Sequence[Row], are_first: Sequence[bool], outcomes: Sequence[Row]) -> None:
+        if attempts:
+            insert_attempts(self._connection, attempts, are_first)
+        if outcomes:
+            insert_outcomes(self._connection, outcomes)
+
+    def _write(self, tasks: deque[tuple[Task, Future[Any]]], done: list[tuple[Future[Any], Any]]) -> None:
+        for task, future in tasks:
+            done.append((future, task(self._connection)))
+        self._write_session()
 
     def outdate_output(self, connection: sqlite3.Connection) -> None:
         """The output no longer shows what is stored; part of every task that changes rows or input."""
@@ -233,7 +286,11 @@ class Writer:
             connection.execute("DELETE FROM meta WHERE name = 'written'")
             self._is_output_current = False
 
-    def _write_session(self, shown: Mapping[str, Any]) -> None:
+    def _write_session(self) -> None:
+        if self.snapshot is None or self.session_id is None:
+            return
+        shown = self.snapshot()
+        self._most_uncommitted = most_uncommitted(shown["peak_in_flight"])
         values = (
             time.time(),
             shown["peak_in_flight"],
@@ -247,13 +304,6 @@ class Writer:
             json.dumps(shown["snapshot"]),
         )
         self._connection.execute(UPDATE_SESSION, (*values, self.session_id))
-
-    def _roll_back(self, error: Exception, tasks: deque[tuple[Task, Future[Any]]]) -> None:
-        self._error = error
-        if self._connection.in_transaction:
-            self._connection.rollback()
-        for _, future in tasks:
-            future.set_exception(error)
 
     def _fail_tasks(self) -> None:
         with self._swap:
@@ -288,7 +338,10 @@ class Writer:
     def _attempt_rows(self, attempts: Sequence[Attempt]) -> Sequence[Row]:
         bodies = self._redact([attempt.body for attempt in attempts])
         self._learn_dictionary(attempts, bodies)
-        lanes = {endpoint: self._lane(endpoint, "") for endpoint in {attempt.endpoint for attempt in attempts}}
+        lanes = {
+            endpoint: self._lane(endpoint, "", self.versions.get(endpoint, self.version))
+            for endpoint in {attempt.endpoint for attempt in attempts}
+        }
         return [
             (
                 attempt.index << 16,
@@ -312,15 +365,15 @@ class Writer:
         answers = self._packer.pack_answers(self._redact([outcome.answer for outcome in outcomes]))
         answered_by = [(outcome.endpoint, outcome.model) for outcome in outcomes]
         lanes = {
-            (endpoint, model): None if endpoint is None else self._lane(endpoint, model or "")
+            (endpoint, model): None if endpoint is None else self._lane(endpoint, model or "", 0)
             for endpoint, model in set(answered_by)
         }
-        versions, version = self._versions, self.version
+        versions, version = self.versions, self.version
         return [
             (
                 outcome.index,
                 outcome.status._value_,
-                versions.get(by[0], version),
+                versions.get(by[0] or "", version),
                 lanes[by],
                 outcome.attempts,
                 answer,
@@ -341,14 +394,16 @@ class Writer:
         (cleaned,) = self._redact([text.encode("utf-8", "replace")])
         return None if cleaned is None else cleaned.decode("utf-8", "replace")
 
-    def _lane(self, endpoint: str, model: str) -> int:
-        known = self._lanes.get((endpoint, model))
+    def _lane(self, endpoint: str, model: str, version: int) -> int:
+        """The id of an endpoint, the model that answered and the version that was asked under."""
+        lane = endpoint, model, version
+        known = self._lanes.get(lane)
         if known is None:
-            self._connection.execute("INSERT OR IGNORE INTO lanes (endpoint, model) VALUES (?, ?)", (endpoint, model))
+            self._connection.execute("INSERT OR IGNORE INTO lanes (endpoint, model, version) VALUES (?, ?, ?)", lane)
             (known,) = self._connection.execute(
-                "SELECT id FROM lanes WHERE endpoint = ? AND model = ?", (endpoint, model)
+                "SELECT id FROM lanes WHERE endpoint = ? AND model = ? AND version = ?", lane
             ).fetchone()
-            self._lanes[endpoint, model] = known
+            self._lanes[lane] = known
         return int(known)
 
 

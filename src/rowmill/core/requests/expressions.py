@@ -6,7 +6,7 @@ Data is never evaluated.  It must not know what a value is for.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from jinja2 import TemplateSyntaxError, Undefined, UndefinedError
@@ -61,6 +61,15 @@ def compile_expression(
             raise JobError(f"{prefix}fails on the row {shortened(shown, 200)}: {words}{advice(error)}") from None
 
     return holds, columns
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text in a value of mappings and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_of(part)
 
 
 def is_template(value: object) -> bool:

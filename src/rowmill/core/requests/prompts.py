@@ -332,6 +332,11 @@ def _hidden_name(node: nodes.Node) -> str | None:
     return name if isinstance(name, str) and name.startswith("_") else None
 
 
+def uses_index(text: str) -> bool:
+    """Whether what a template gives depends on the row's index, `_row`."""
+    return "_row" in text and "_row" in meta.find_undeclared_variables(checked_tree(text))
+
+
 def used_columns(tree: nodes.Template) -> Columns | None:
     names = meta.find_undeclared_variables(tree)
     if "row" not in names:

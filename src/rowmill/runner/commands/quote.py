@@ -72,12 +72,12 @@ class Pilot:
     def go(self, rows: int, settle: Callable[[Start], SessionRules], interrupts: bool) -> Result | None:
         """Draws the sample and has it answered; a result where it stopped early."""
         start = self._drawn(rows)
-        return self._over(start, start.run_engine(self._preparing(start, settle), interrupts, last=changes.end_sample))
+        return self._over(start, start.run_engine(self._preparing(start, settle), interrupts))
 
     async def go_here(self, rows: int, settle: Callable[[Start], SessionRules]) -> Result | None:
         """As `go`, on the running loop."""
         start = await in_thread(self._drawn, rows)
-        return self._over(start, await start.engine_here(self._preparing(start, settle), last=changes.end_sample))
+        return self._over(start, await start.engine_here(self._preparing(start, settle)))
 
     def _drawn(self, rows: int) -> Start:
         plan = self._plan

@@ -18,7 +18,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
     `state` is running, finished, stopped (by itself), interrupted (by a signal) or killed.
     """
     path = run_file_of(output, run_file)
-    with RunFileReader(path) as reader:
+    with RunFileReader(path) as reader, reader.frozen():
         totals = reader.totals()
         sessions = reader.sessions()
         stored_rows = reader.row_total()

@@ -142,10 +142,11 @@ def _store_sample(plan: Plan, size: int) -> list[int]:
     chunks = keep(open_input(plan).chunks, lambda i: i in drawn or (i < len(marks) and marks[i] != 0))
     writer = Writer(plan.run_file)
     try:
-        spool = Spool(writer, SpoolRules(plan.names, watch_columns(plan)), chunks)
+        spool = Spool(writer, SpoolRules(plan.key_names, watch_columns(plan), is_sample=True), chunks)
         spool.read_all()
-        if (spool.progress.rows or 0) < rows_seen:
-            writer.do(changes.end_sample)
+        if spool.progress.rows == rows_seen:
+            writer.do(changes.end_input)
+        else:
             writer.do(lambda c: changes.choose_rows(c, CHOICE))
     finally:
         writer.close(None)

@@ -75,7 +75,7 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
     Of a damaged run file it writes what can still be read and then raises RunFileError, saying how much that was.
     """
     rules = rules or ExportRules()
-    with RunFileReader(run_file_of(output, run_file), checked=False) as reader:
+    with RunFileReader(run_file_of(output, run_file), checked=False) as reader, reader.frozen():
         job = stored_job(reader)
         target = without_file_scheme(target)
         check_distinct([*job_files(job, str(reader.path), failures_path(job.stem))[::3], [("the export", target)]])

@@ -49,6 +49,8 @@ def settle_versions(
     writer.do(lambda c: changes.try_unsent_again(c, current))
     fallback = _fallback_words(plan.job.answer)
     writer.do(lambda c: changes.apply_fallback(c, fallback))
+    writer.do(lambda c: changes.apply_empty(c, plan.job.empty))
+    writer.do(lambda c: changes.keep_unreadable(c, versions))
     writer.do(lambda c: changes.remember_job(c, plan.job.to_json().decode()))
     return versions
 

@@ -144,6 +144,7 @@ class Session:
             run.add(lane, self._row_rules(number))
         budget = self._budget(run)
         self._writer.begin(loop, self._rules.versions)
+        self._writer.notify = lambda words: _on_loop(loop, run.notify, Notice(words))
         self._writer.snapshot = lambda: _session_columns(run, stats, budget)
         spool.start()
         try:
@@ -155,7 +156,7 @@ class Session:
 
     def _make_spool(self, loop: asyncio.AbstractEventLoop) -> Spool:
         rules = SpoolRules(
-            self._plan.names,
+            self._plan.key_names,
             watch_columns(self._plan),
             lambda matched, changed: _on_loop(loop, self._moved, matched, changed),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rowmill.core.names.files import is_remote
 from rowmill.errors import SIGNAL_REASONS, DatabaseError, OutputError, StopReason, exit_code
@@ -85,15 +85,13 @@ class Start:
         """Runs the engine and writes the output."""
         return self._finish(self.run_engine(prepare, interrupts))
 
-    def run_engine(self, prepare: Prepare, interrupts: bool, last: Callable[[Any], object] | None = None) -> Ended:
-        """Prepares the run file, runs the engine in its own thread, does `last` in the run file, and closes it."""
+    def run_engine(self, prepare: Prepare, interrupts: bool) -> Ended:
+        """Prepares the run file, runs the engine in its own thread, and closes the file."""
         reason: StopReason | None = None
         try:
             session = self._make_session(prepare)
             with signals(lambda number: session.stop(SIGNAL_REASONS[number]), wanted=interrupts):
                 reason, message = run_in_thread(session.execute)
-            if last is not None:
-                self.writer.do(last)
         finally:
             self.writer.close(reason.value if reason is not None else None)
         return Ended(session, reason, message)
@@ -102,15 +100,13 @@ class Start:
         """As `go`, on the running loop, with the file work in threads; cancelling drops what is in flight."""
         return await in_thread(self._finish, await self.engine_here(prepare))
 
-    async def engine_here(self, prepare: Prepare, last: Callable[[Any], object] | None = None) -> Ended:
+    async def engine_here(self, prepare: Prepare) -> Ended:
         """As `run_engine`, on the running loop."""
         reason: StopReason | None = None
         try:
             session = await in_thread(self._make_session, prepare)
             ended = Ended(session, *await until_stopped(session.execute(), session.stop))
             reason = ended.reason
-            if last is not None:
-                await in_thread(self.writer.do, last)
         finally:
             await in_thread(self.writer.close, reason.value if reason is not None else None)
         return ended
@@ -143,6 +139,7 @@ class Start:
     def requeue(self, statuses: Sequence[str]) -> SessionRules:
         """Makes rows with these statuses pending, under a version of the job that stays accepted."""
         versions = stored_versions(self.plan, self.endpoints, self.writer, accepted=True)
+        self.writer.do(lambda c: changes.keep_unreadable(c, versions))
         if not self.writer.do(lambda c: changes.send_again_by_status(c, statuses)):
             self._notify(f"no row is {' or '.join(statuses)}; there is nothing to try again")
         return SessionRules(versions)
@@ -151,7 +148,7 @@ class Start:
         """Brings the whole input into the run file, so that it is known which rows have ended before."""
         assert self._opened is not None
         watch = watch_columns(self.plan)
-        rules = SpoolRules(self.plan.names, watch, lambda matched, _: self._notify(found_again(matched)))
+        rules = SpoolRules(self.plan.key_names, watch, lambda matched, _: self._notify(found_again(matched)))
         Spool(self.writer, rules, self._opened.chunks).read_all()
         self._opened = None
 

@@ -10,10 +10,11 @@ from functools import cached_property, partial
 from typing import Any
 
 from rowmill.core.requests.batch_lines import BatchBodies
-from rowmill.core.requests.expressions import compile_expression
-from rowmill.core.requests.prompts import Columns, check_names, compile_prompt
+from rowmill.core.requests.expressions import compile_expression, is_template, texts_of
+from rowmill.core.requests.prompts import Columns, check_names, compile_prompt, uses_index
 from rowmill.core.requests.routing import Route, Router, RowRouter
 from rowmill.core.requests.row_params import RowParams, compile_row_params
+from rowmill.core.rows.chunks import with_index
 from rowmill.errors import JobError
 from rowmill.job import EndpointSpec, Job
 from rowmill.job.model import effective_params
@@ -28,12 +29,15 @@ _SINGLE_BRACES = re.compile(r"(?<!\{)\{ *([A-Za-z_]\w*) *\}(?!\})")
 
 @dataclass(frozen=True, slots=True)
 class EndpointPrompt:
-    """One endpoint's prompt and parameters; `row_params` where parameters or model depend on the row."""
+    """One endpoint's prompt and parameters; `row_params` where parameters or model depend on the row, `uses_index`
+    where anything of what is sent depends on its index.
+    """
 
     prompt: RequestBuilder
     params: Mapping[str, object]
     row_params: RowParams | None = None
     parse: Callable[[str], object] | None = None
+    uses_index: bool = False
 
     @property
     def columns(self) -> Columns | None:
@@ -55,9 +59,14 @@ class EndpointPrompts:
     when_columns: Mapping[int, Columns | None]
 
     @cached_property
-    def key_names(self) -> Sequence[str] | None:
+    def names(self) -> Sequence[str] | None:
         """The columns that decide what is sent, sorted; None where any may."""
         return _sorted(_all(*(asked.columns for asked in self.each)))
+
+    @cached_property
+    def key_names(self) -> Sequence[str] | None:
+        """What a row is known by: all that decides what is sent for it (see `row_keys`)."""
+        return with_index(self.names) if any(asked.uses_index for asked in self.each) else self.names
 
     @cached_property
     def value_names(self) -> Sequence[str] | None:
@@ -96,17 +105,25 @@ def compile_endpoint_prompts(job: Job) -> EndpointPrompts:
             when, when_columns[index] = compile_expression(endpoint.when, f"endpoints[{index}].when")
         routes.append(Route(endpoint.take, when))
         if messages in shared and made is not None:
-            endpoint_prompts.append(EndpointPrompt(shared[messages], *made))
-            if not (job.is_batch or job.static_prompt) and _is_static(endpoint_prompts[-1], messages):
+            params, row_params, parse = made
+            asked = EndpointPrompt(shared[messages], params, row_params, parse, _uses_index(job, endpoint))
+            endpoint_prompts.append(asked)
+            if not (job.is_batch or job.static_prompt) and _is_static(asked):
                 faults.append(_static_words(messages))
     if faults:
         raise JobError(*dict.fromkeys(faults))
     return EndpointPrompts(endpoint_prompts, Router(routes), when_columns)
 
 
-def _is_static(asked: EndpointPrompt, messages: Sequence[Message]) -> bool:
+def _is_static(asked: EndpointPrompt) -> bool:
     """Whether every row would be asked the same."""
-    return asked.columns == frozenset() and not any("_row" in message.content for message in messages)
+    return asked.columns == frozenset() and not asked.uses_index
+
+
+def _uses_index(job: Job, endpoint: EndpointSpec) -> bool:
+    texts = [message.content for message in job.messages_of(endpoint)]
+    texts += filter(is_template, texts_of([effective_params(job, endpoint), endpoint.model]))
+    return any(map(uses_index, texts))
 
 
 def _static_words(messages: Sequence[Message]) -> str:

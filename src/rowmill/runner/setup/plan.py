@@ -51,6 +51,11 @@ class Plan:
         """The columns that the engine needs."""
         return self.names if self.endpoint_prompts is None else self.endpoint_prompts.value_names
 
+    @property
+    def key_names(self) -> Sequence[str] | None:
+        """What a row is known by (see `row_keys`)."""
+        return self.names if self.endpoint_prompts is None else self.endpoint_prompts.key_names
+
     def endpoint_prompt(self, index: int) -> EndpointPrompt:
         """What the endpoint of this index is asked."""
         if self.endpoint_prompts is not None:
@@ -114,7 +119,7 @@ def make_plan(job: Job, *, run_file: str | None = None) -> Plan:
         job=job,
         prompt=endpoint_prompts.each[0].prompt,
         schema=schema,
-        names=endpoint_prompts.key_names,
+        names=endpoint_prompts.names,
         output=job.output,
         run_file=run_path,
         format=form,

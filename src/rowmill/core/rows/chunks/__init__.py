@@ -9,7 +9,7 @@ import msgspec
 from rowmill.core.rows.chunks.arrow import ArrowChunk
 from rowmill.core.rows.chunks.cells import CellChunk
 from rowmill.core.rows.chunks.exact_json import decode_json, encode_json
-from rowmill.core.rows.chunks.keys import KEY_BYTES, row_keys
+from rowmill.core.rows.chunks.keys import KEY_BYTES, row_keys, with_index
 from rowmill.core.rows.chunks.rows import ObjectChunk, TableChunk
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
@@ -24,6 +24,7 @@ __all__ = [
     "decode_json",
     "encode_json",
     "row_keys",
+    "with_index",
 ]
 
 

@@ -11,6 +11,8 @@ from rowmill.ports import Chunk
 from rowmill.records import Fault
 
 KEY_BYTES = 16
+# Among the names of what a key is made of: the row's index, and (beside it alone) all columns.
+INDEX_NAME, ALL_NAMES = "\0index", "\0all"
 
 
 def row_keys(chunk: Chunk, names: Sequence[str] | None) -> bytes:
@@ -18,8 +20,11 @@ def row_keys(chunk: Chunk, names: Sequence[str] | None) -> bytes:
 
     A key is a hash of the named columns (None: of the whole row), names and values with their types: 1, 1.0
     and "1" differ, and so do a null and a missing column.  The chunk's layout does not matter.  A fault is keyed
-    by its raw line.
+    by its raw line.  With `INDEX_NAME` among the names the row's index is part of the key.
     """
+    if names is not None and INDEX_NAME in names:
+        rest = [name for name in names if name != INDEX_NAME]
+        return _with_indices(row_keys(chunk, None if rest == [ALL_NAMES] else rest), chunk.indices)
     faults = chunk.faults
     named = b"" if names is None else SORTED_ENCODER.encode(tuple(names))
     encode = SORTED_ENCODER.encode
@@ -44,6 +49,18 @@ def row_keys(chunk: Chunk, names: Sequence[str] | None) -> bytes:
             material += named
         keys.append(blake2b(material, digest_size=KEY_BYTES).digest())
     return b"".join(keys)
+
+
+def with_index(names: Sequence[str] | None) -> list[str]:
+    """The names of what a key is made of, the row's index among them."""
+    return [INDEX_NAME, *([ALL_NAMES] if names is None else names)]
+
+
+def _with_indices(keys: bytes, indices: Sequence[int]) -> bytes:
+    return b"".join(
+        blake2b(keys[at * KEY_BYTES : (at + 1) * KEY_BYTES] + b"%d" % index, digest_size=KEY_BYTES).digest()
+        for at, index in enumerate(indices)
+    )
 
 
 def _fault_material(fault: Fault) -> bytes:
