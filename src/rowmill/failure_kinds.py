@@ -22,7 +22,7 @@ class Blame(Enum):
     SERVER = "server"  # uses an attempt, but while the lane is broken
     ROW_OR_LANE = "row or lane"  # uses an attempt once evidence has told that it is the row
     LANE = "lane"  # never uses an attempt
-    USER = "user"  # only the user can mend it: the lane is disabled at once
+    USER = "user"  # only the user can mend it: the lane is disabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ class KindRules:
 
     `is_retried` holds unless the server said otherwise.  `waits_alone`: it may come without a pause of the lane, so
     the row waits by itself.  `pauses`: the lane pauses at the first one.  `disables`: the reason for which the lane is
-    disabled, by the user's faults at once, by others when several rows have met them.  `is_counted`: it is a request in
-    the output.  `may_be_billed`: nothing tells whether the server did the work.  `may_be_renewed`: another key may mend
-    it.  `is_read_again`: a stored reply of this kind is whole and worth reading anew.  `fails_measurement`: `tune`
+    disabled, at once, or where it `may_be_renewed` by another key after a few tries with no success between.
+    `is_counted`: it is a request in the output.  `may_be_billed`: nothing tells whether the server did the work.
+    `is_read_again`: a stored reply of this kind is whole and worth reading anew.  `fails_measurement`: `tune`
     counts it as failed.
     """
 
@@ -71,10 +71,12 @@ TABLE: tuple[KindRules, ...] = (
     ),
     KindRules(
         kind=FailureKind.CREDENTIALS,
-        meaning="The key is not accepted: 401.",
-        blame=Blame.USER,
+        meaning="The key is not accepted: 401; it is read again and tried a few times before the endpoint is disabled.",
+        blame=Blame.ROW_OR_LANE,
         advice="; check the key",
         disables=StopReason.CREDENTIALS,
+        is_retried=True,
+        pauses=True,
         may_be_renewed=True,
     ),
     KindRules(
@@ -200,8 +202,8 @@ def _where(holds: Callable[[KindRules], bool]) -> frozenset[FailureKind]:
     return frozenset(rules.kind for rules in TABLE if holds(rules))
 
 
-def _disabling(holds: Callable[[Blame], bool]) -> Mapping[FailureKind, StopReason]:
-    return {rules.kind: rules.disables for rules in TABLE if rules.disables is not None and holds(rules.blame)}
+def _disabling(holds: Callable[[KindRules], bool]) -> Mapping[FailureKind, StopReason]:
+    return {rules.kind: rules.disables for rules in TABLE if rules.disables is not None and holds(rules)}
 
 
 # Made once, for they are asked at every failure.  A kind's text from the run file is found in them as well.
@@ -216,7 +218,7 @@ MAYBE_BILLED = _where(lambda rules: rules.may_be_billed)
 RENEWABLE = _where(lambda rules: rules.may_be_renewed)
 READ_AGAIN = _where(lambda rules: rules.is_read_again)
 FAILS_MEASUREMENT = _where(lambda rules: rules.fails_measurement)
-DISABLES_AT_ONCE = _disabling(lambda blame: blame is Blame.USER)
-DISABLES_WHEN_SHARED = _disabling(lambda blame: blame is not Blame.USER)
+DISABLES_AT_ONCE = _disabling(lambda rules: rules.blame is Blame.USER and not rules.may_be_renewed)
+DISABLES_AFTER_TRIES = _disabling(lambda rules: rules.may_be_renewed)
 ENDS_AS: Mapping[FailureKind, Status] = {rules.kind: rules.ends_as for rules in TABLE}
 ADVICE: Mapping[FailureKind, str] = {rules.kind: rules.advice for rules in TABLE}

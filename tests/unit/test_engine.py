@@ -10,6 +10,7 @@ import pytest
 from tests.trial import Trial, failure
 from tests.virtual import FakeProvider, ok
 
+from rowmill.engine.circuit_breaker import KEY_TRIES
 from rowmill.errors import FailureKind, StopReason
 from rowmill.events import LaneDisabled, LanePaused
 from rowmill.records import Failure, Fault, RawReply, Request, Row, Status
@@ -255,6 +256,41 @@ def test_everything_forbidden_is_a_matter_of_credentials() -> None:
     trial = Trial(100, lambda i, n, at: failure(FailureKind.FORBIDDEN, status_code=403))
     assert trial.reason is StopReason.CREDENTIALS
     assert not trial.store.outcomes
+
+
+def test_a_key_that_is_refused_for_good_is_tried_a_few_times_over_some_seconds_and_stops_the_run() -> None:
+    trial = Trial(100, lambda i, n, at: failure(FailureKind.CREDENTIALS, status_code=401), in_flight=5)
+    assert trial.reason is StopReason.CREDENTIALS
+    assert not trial.store.outcomes
+    assert 2.0 < trial.seconds < 10.0
+    assert len(trial.provider.sent) == 5 + KEY_TRIES - 1
+
+
+@pytest.mark.parametrize("kind", [FailureKind.CREDENTIALS, FailureKind.FORBIDDEN])
+@pytest.mark.parametrize("in_flight", [1, 20])
+def test_keys_that_are_refused_for_a_moment_cost_no_row_and_no_attempt(kind: FailureKind, in_flight: int) -> None:
+    trial = Trial(
+        300, lambda i, n, at: failure(kind, status_code=401) if 1001.0 < at < 1002.0 else ok(), in_flight=in_flight
+    )
+    assert trial.reason is StopReason.FINISHED
+    assert trial.statuses == {"ok": 300}
+
+
+@pytest.mark.parametrize("kind", [FailureKind.CREDENTIALS, FailureKind.FORBIDDEN])
+def test_a_key_that_one_request_in_twenty_refuses_stops_nothing(kind: FailureKind) -> None:
+    trial = Trial(400, lambda i, n, at: failure(kind) if n == 0 and i % 20 == 7 else ok(), in_flight=8)
+    assert trial.reason is StopReason.FINISHED
+    assert trial.statuses == {"ok": 400}
+
+
+@pytest.mark.parametrize(("kind", "status"), [(FailureKind.CREDENTIALS, "failed"), (FailureKind.FORBIDDEN, "filtered")])
+@pytest.mark.parametrize("in_flight", [1, 3, 20])
+def test_rows_that_are_refused_as_if_for_the_key_while_others_succeed_are_only_those_rows(
+    kind: FailureKind, status: str, in_flight: int
+) -> None:
+    trial = Trial(200, lambda i, n, at: failure(kind) if i % 20 == 3 else ok(), in_flight=in_flight)
+    assert trial.reason is StopReason.FINISHED
+    assert trial.statuses == {"ok": 190, status: 10}
 
 
 def test_throttled_requests_are_not_counted_as_attempts_of_the_row() -> None:

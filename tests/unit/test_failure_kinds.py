@@ -33,13 +33,16 @@ def test_every_kind_has_one_row_in_the_order_of_the_kinds() -> None:
     [
         (
             kinds.RETRIED,
-            {"server", "exception", "timeout", "unreadable", "reset", "throttled", "unreachable", "forbidden"},
+            {
+                *("server", "exception", "timeout", "unreadable", "reset", "throttled", "unreachable"),
+                *("credentials", "forbidden"),
+            },
         ),
         (kinds.WAITS_ALONE, {"reset", "forbidden", "server"}),
         (kinds.SERVER_FAULTS, {"server", "timeout", "unreadable"}),
-        (kinds.LANE_FAULTS, {"throttled", "reset", "forbidden", "unreachable"}),
-        (kinds.MAY_BE_ROWS, {"throttled", "reset", "forbidden"}),
-        (kinds.PAUSES, {"throttled", "unreachable"}),
+        (kinds.LANE_FAULTS, {"throttled", "reset", "credentials", "forbidden", "unreachable"}),
+        (kinds.MAY_BE_ROWS, {"throttled", "reset", "credentials", "forbidden"}),
+        (kinds.PAUSES, {"throttled", "credentials", "unreachable"}),
         (kinds.UNCOUNTED, {"throttled", "unreachable"}),
         (kinds.MAYBE_BILLED, {"timeout", "reset", "unreadable"}),
         (kinds.RENEWABLE, {"credentials", "forbidden"}),
@@ -71,11 +74,13 @@ def test_rows_end_as_these_statuses() -> None:
 def test_lanes_are_disabled_for_these_reasons() -> None:
     assert kinds.DISABLES_AT_ONCE == {
         FailureKind.QUOTA: StopReason.QUOTA,
-        FailureKind.CREDENTIALS: StopReason.CREDENTIALS,
         FailureKind.MODEL_MISSING: StopReason.MODEL_MISSING,
         FailureKind.TLS: StopReason.TLS,
     }
-    assert kinds.DISABLES_WHEN_SHARED == {FailureKind.FORBIDDEN: StopReason.CREDENTIALS}
+    assert kinds.DISABLES_AFTER_TRIES == {
+        FailureKind.CREDENTIALS: StopReason.CREDENTIALS,
+        FailureKind.FORBIDDEN: StopReason.CREDENTIALS,
+    }
     assert set(kinds.DISABLES_AT_ONCE) == {rules.kind for rules in TABLE if rules.blame is Blame.USER}
 
 

@@ -6,6 +6,8 @@ The breaker is *closed* while the lane sends as it would.  A lane's trouble (thr
 nobody sends until the pause is over.  Then it is *half-open*: one request at a time is sent, as a probe.  A success
 closes it; a refusal backs off again, for longer.  *Disabled* is final for the session.
 
+A refused key is a lane's trouble too: refused as a few probes with no success between, it disables the lane.
+
 A row is itself the trouble when requests sent after it were accepted while it was not, or
 when it was refused as a probe and the next probe was accepted; from then on its failures use up its attempts.
 """
@@ -18,8 +20,8 @@ from typing import NamedTuple
 from rowmill.core.replies.steps import RowState, trouble_of
 from rowmill.errors import FailureKind, StopReason
 from rowmill.failure_kinds import (
+    DISABLES_AFTER_TRIES,
     DISABLES_AT_ONCE,
-    DISABLES_WHEN_SHARED,
     LANE_FAULTS,
     MAY_BE_ROWS,
     PAUSES,
@@ -30,8 +32,10 @@ from rowmill.records import Failure
 BREAKER_ATTEMPTS = 20
 BREAKER_ROWS = 10
 GONE_ROWS = 3
+KEY_TRIES = 4
 FIRST_PROBE_S, LONGEST_PROBE_S = 0.25, 4.0
 FIRST_THROTTLE_S, LONGEST_THROTTLE_S = 1.0, 15.0
+FIRST_KEY_PROBE_S = 0.5
 
 THROTTLED = FailureKind.THROTTLED.value
 
@@ -70,6 +74,7 @@ class CircuitBreaker:
         self._trouble_since_s: float | None = None
         self._failing_rows: set[int] = set()
         self._failing_attempts = 0
+        self._key_refusals = 0
 
     @property
     def in_trouble(self) -> bool:
@@ -88,7 +93,7 @@ class CircuitBreaker:
         if self.why is None:
             return None
         left_s = self.until_s - now
-        trouble = THROTTLED if self.throttled else "outage"
+        trouble = THROTTLED if self.throttled else "key refused" if self._key_refusals else "outage"
         return f"{trouble}, {f'{left_s:.1f} s left' if left_s > 0 else 'probing'}: {self.why}"
 
     def may_send(self, now: float) -> bool:
@@ -119,6 +124,7 @@ class CircuitBreaker:
         self.oks += 1
         if state.send_number > self._last_ok_number:
             self._last_ok_number = state.send_number
+        self._key_refusals = 0
         if self._failing_attempts:
             self._failing_rows.clear()
             self._failing_attempts = 0
@@ -167,6 +173,9 @@ class CircuitBreaker:
             return False
         trouble = trouble_of(state)
         others_since = self.oks > trouble.oks_before and trouble.lane_failures > 0
+        if kind in DISABLES_AFTER_TRIES:
+            trouble.is_suspect |= others_since or (alone and self.oks > 0 and kind not in PAUSES)
+            return trouble.is_suspect
         if kind is not FailureKind.THROTTLED:
             return others_since or (alone and (kind is FailureKind.RESET or self.oks > 0))
         guilty = self._last_ok_number > state.send_number or (trouble.is_suspect and (others_since or alone))
@@ -175,21 +184,27 @@ class CircuitBreaker:
 
     def _lane_fault(self, state: RowState, failure: Failure, now: float, uses_attempt: bool) -> float | None:
         kind = failure.kind
-        if kind in PAUSES:
+        is_of_key = kind in DISABLES_AFTER_TRIES
+        if kind in PAUSES and not is_of_key:
             return self._pause(state, failure, now)
         if uses_attempt:
             self._probe_over(state)
             return None
         self._failing_attempts += 1
         self._failing_rows.add(state.row.index)
-        if kind in DISABLES_WHEN_SHARED:
-            self._probe_over(state)
-            if len(self._failing_rows) >= GONE_ROWS or trouble_of(state).lane_failures >= GONE_ROWS:
-                self.disable(DISABLES_WHEN_SHARED[kind], failure.message)
+        is_shared = len(self._failing_rows) >= GONE_ROWS or (is_of_key and trouble_of(state).lane_failures >= GONE_ROWS)
+        if not (kind in PAUSES or self.probing or is_shared):
             return None
-        if self.probing or len(self._failing_rows) >= GONE_ROWS:
-            return self._pause(state, failure, now)
-        return None
+        return self._key_refused(state, failure, now) if is_of_key else self._pause(state, failure, now)
+
+    def _key_refused(self, state: RowState, failure: Failure, now: float) -> float | None:
+        """One more try where it begins a pause or was the probe; what was in flight beside says nothing new."""
+        if self._trouble_since_s is None or self._probe is state:
+            self._key_refusals += 1
+            if self._key_refusals >= KEY_TRIES:
+                self.disable(DISABLES_AFTER_TRIES[failure.kind], failure.message)
+                return None
+        return self._pause(state, failure, now)
 
     def _server_fault(self, state: RowState, failure: Failure, now: float) -> Verdict:
         self._failing_attempts += 1
@@ -238,6 +253,8 @@ class CircuitBreaker:
         jitter = self._random()
         if failure.retry_after_s is not None and failure.retry_after_s > 0:
             return failure.retry_after_s + 0.05 * jitter
+        if self._key_refusals:
+            return FIRST_KEY_PROBE_S * 2.0 ** (self._key_refusals - 1) * (0.75 + 0.25 * jitter)
         if self.throttled:
             return min(LONGEST_THROTTLE_S, FIRST_THROTTLE_S * 2.0**self._waits) * (0.1 + 0.9 * jitter)
         return min(LONGEST_PROBE_S, FIRST_PROBE_S * 2.0**self._waits) * (0.75 + 0.25 * jitter)

@@ -130,7 +130,7 @@ class Failover:
         Where that one no longer runs, nobody reads it but what is asked for by that alone: the row is sent anew.
         """
         name = state.row.unread_from
-        owner = next(one for one in self._indices if self.lanes[one].config.name == name)
+        owner = next((one for one in self._indices if self.lanes[one].config.name == name), index)
         if owner == index:
             return False
         if self._runs(owner):

@@ -25,6 +25,7 @@ from rowmill.ports import Clock, Provider
 from rowmill.records import Failure, RawReply
 
 MOST_WAITING_ROWS = 1000
+KEY_READ_EVERY_S = 0.25
 OK = 200
 
 
@@ -62,7 +63,7 @@ class Lane:
         self._idle = IdleWorkers(self._ring)
         self._sleepers = self._idle.waiters  # looked at for every row
         self._stopping = False
-        self._has_renewed = False
+        self._key_read_at_s = self._key_changed_at_s = float("-inf")
 
     @property
     def waiting(self) -> int:
@@ -165,7 +166,7 @@ class Lane:
         """Counts a failure and decides whether it is the row's or the lane's."""
         was_probing, was_disabled = self.breaker.probing, self.breaker.disabled is not None
         self._settle(state, failure)
-        if failure.kind in RENEWABLE and self._renewed():
+        if failure.kind in RENEWABLE and self._has_other_key(state):
             self.breaker.abandoned(state)
             return Verdict(uses_attempt=False)
         verdict = self.breaker.failed(state, failure, self._clock.now(), alone=self.peers.is_last_row())
@@ -221,15 +222,21 @@ class Lane:
             self.grown()
             self.wake()
 
-    def _renewed(self) -> bool:
-        """Whether the key, read again once, is another one by now."""
-        if self._has_renewed:
+    def _has_other_key(self, state: RowState) -> bool:
+        """Whether the key, read again, is another one than the row was sent with."""
+        now = self._clock.now()
+        if state.sent_at_s < self._key_changed_at_s:
+            return True
+        if now - self._key_read_at_s < KEY_READ_EVERY_S:
             return False
-        self._has_renewed = True
+        self._key_read_at_s = now
         try:
-            return self.provider.reload_credentials()
+            has_changed = self.provider.reload_credentials()
         except JobError:
             return False
+        if has_changed:
+            self._key_changed_at_s = now
+        return has_changed
 
     def _may_go(self) -> bool:
         return not self._stopping and self.breaker.may_send(self._clock.now())
@@ -278,7 +285,11 @@ class Lane:
         """Another row, where this one had better not be the probe and there is one."""
         if not self.breaker.avoids(state):
             return state
-        other = self._retry_queue.take_due(now) or self.peers.next_row()
+        other = self._retry_queue.take_due(now)
+        if other is not None and self.breaker.avoids(other):
+            self._wait(other, 0.0)
+            other = None
+        other = other or self.peers.next_row()
         if other is None:
             return state
         self._wait(state, 0.0)

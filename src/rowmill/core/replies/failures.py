@@ -72,6 +72,11 @@ _MODEL_WORDS = re.compile(
 )
 # A 400 is the row's own fault unless the whole message says this.
 _MODEL_SENTENCE = re.compile(r"(?:the )?model\b.{0,120}\b(?:not exist|not found)\.?", re.IGNORECASE)
+# A 403 that is about the input and not about the key (OpenRouter's words: "requires moderation", "your input was
+# flagged"; https://openrouter.ai/docs/api-reference/errors).
+_FLAGGED_WORDS = re.compile(
+    r"\b(?:input|prompt|content|message)\b.{0,80}\bflagged\b|requires moderation", re.IGNORECASE
+)
 _RETRIED = frozenset({408, 409, 425, 499})
 _BY_TYPE = {"invalid_request_error": 400, "authentication_error": 401, "permission_error": 403}
 
@@ -147,7 +152,7 @@ def _kind(status: int, fault: _Fault, headers: Mapping[str, str], now: float) ->
     if status == 401:
         return FailureKind.CREDENTIALS
     if status == 403:
-        return FailureKind.FORBIDDEN
+        return FailureKind.FILTERED if _FLAGGED_WORDS.search(fault.message) else FailureKind.FORBIDDEN
     if status >= 500 or status in _RETRIED:
         return FailureKind.SERVER
     return _request_kind(status, fault)
