@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from rowmill.job import Job
 from rowmill.job.model import AnswerSpec, EndpointSpec, HttpSpec
@@ -32,7 +33,7 @@ OF_NO_VERSION = {
     },
     "http": set(),
 }  # fmt: skip
-MODELS = {"job": Job, "answer": AnswerSpec, "endpoint": EndpointSpec, "http": HttpSpec}
+MODELS: dict[str, type[BaseModel]] = {"job": Job, "answer": AnswerSpec, "endpoint": EndpointSpec, "http": HttpSpec}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -45,7 +46,7 @@ def test_every_key_is_decided(name: str) -> None:
 def version_of(keys: dict[str, Any]) -> str:
     job = Job.model_validate({"source": "in.csv", "output": "out.jsonl", **keys})
     made = definition(job)
-    return fingerprint(made) + next(iter(made["models"]))
+    return f"{fingerprint(made)} {next(iter(made['models']))}"
 
 
 HTTP = {"model": "http/m", "url": "http://127.0.0.1:1/x", "http": {"answer": "a"}}

@@ -99,7 +99,9 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
         context.budget_gate.give_back(state.reserved_usd)
         return Wait(0.0, BLOCKED)
     assert state.request is not None
-    timeout_s = min(lane.config.timeout_s, left_s)
+    timeout_s = lane.config.timeout_s
+    if left_s < timeout_s:
+        timeout_s = left_s
     raw: RawReply | Failure | None = None
     lane.sends(state)
     try:
@@ -219,10 +221,11 @@ def _read_new(
 
 def _read(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> tuple[Answer | Failure, Reply | None]:
     read = lane.provider.read(raw)
-    if isinstance(read, Failure):
+    if type(read) is not Reply:
+        assert isinstance(read, Failure)
         read = second_look(lane.provider, raw, read)
-    if isinstance(read, Failure):
-        return read, None
+        if isinstance(read, Failure):
+            return read, None
     state.model = read.model
     return read_answer(read, context.rules.schema, context.rules.parse), read
 
