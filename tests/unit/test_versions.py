@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import BaseModel
 
 from rowmill.job import Job
 from rowmill.job.model import AnswerSpec, EndpointSpec, HttpSpec
 from rowmill.job.version import definition, fingerprint
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 # What is sent, or how what comes back is read.
 OF_THE_VERSION = {

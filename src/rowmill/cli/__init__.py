@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
 from rowmill.cli.binding import bind
+from rowmill.cli.streams import mend_streams
 from rowmill.cli.terminal import guarded, say
 from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.errors import ExitCode
@@ -67,6 +68,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with an exit code of `ExitCode`."""
+    mend_streams()
     # Else a seventh of a short command is the search for cycles, while modules are loaded and again at its very end.
     atexit.register(gc.freeze)
     with rare_collections():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rowmill.cli.options import Given, Json, OnChange, Quiet, help_of, with_options
+from rowmill.cli.streams import silence_stdout
 from rowmill.cli.terminal import can_ask, confirm, print_json, say
+from rowmill.errors import OutputError
 from rowmill.job.option_table import BY_NAME, check_choice
 
 if TYPE_CHECKING:
@@ -88,11 +89,15 @@ def finish(result: Result, output: str, quiet: bool, json: bool) -> None:
     """Prints the summary and leaves with the result's exit code."""
     from rowmill.observers.summary import summary_lines, summary_object
 
-    if json:
-        print_json(summary_object(result))
     if not quiet:
         say(*summary_lines(result, output))
     elif result.message:
         say(f"rowmill: {result.message}")
-    sys.stderr.flush()
+    if json:
+        try:
+            print_json(summary_object(result))
+        except BrokenPipeError:
+            silence_stdout()
+        except OutputError as error:  # how the run ended counts, not who could be told
+            say(f"rowmill: error: {error}")
     raise typer.Exit(result.exit_code)

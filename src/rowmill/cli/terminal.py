@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowmill.errors import ExitCode, JobError, RowmillError, StoreFullError
+from rowmill.cli.streams import silence_stdout, stdout_fault
+from rowmill.errors import ExitCode, JobError, OutputError, RowmillError, StoreFullError
 
 
 def can_ask() -> bool:
@@ -24,21 +24,33 @@ def confirm(question: str) -> bool:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on one line of standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
-    sys.stdout.flush()
+    """One JSON object on one line of standard output; escaped where its encoding cannot show all characters."""
+    shows_all = (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+    _write(json.dumps(value, ensure_ascii=not shows_all, default=str) + "\n")
 
 
 def print_lines(lines: list[str]) -> None:
     """Lines that were asked for, on standard output."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    _write("".join(f"{line}\n" for line in lines))
+
+
+def _write(text: str) -> None:
+    """Raises OutputError where standard output takes nothing; that its reader has gone stays a BrokenPipeError."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise OutputError(f"cannot write to standard output: {error.strerror or error}") from None
 
 
 def say(*lines: str) -> None:
-    """Lines for the user on stderr."""
+    """Lines for the user on stderr; one that nobody can read is no reason to fail."""
     for line in lines:
-        print(line, file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):
+            print(line, file=sys.stderr)
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -50,19 +62,17 @@ def guarded(work: Callable[[], int]) -> int:
             say(f"rowmill: error: {fault}")
         return ExitCode.STOPPED if isinstance(error, StoreFullError) else ExitCode.NOTHING_SENT
     except BrokenPipeError:
-        _silence_stdout()
+        silence_stdout()
         return 0
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except Exception:
+    except Exception as error:
+        why = stdout_fault() if isinstance(error, OSError) else None
+        if why is not None:
+            say(f"rowmill: error: cannot write to standard output: {why}")
+            return ExitCode.NOTHING_SENT
         import traceback
 
         traceback.print_exc()
         say("rowmill: error: this is a bug in Rowmill; please report it with the lines above")
         return ExitCode.BUG
-
-
-def _silence_stdout() -> None:
-    """The reader has gone: nothing may fail on it, not even the interpreter's last flush."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

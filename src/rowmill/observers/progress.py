@@ -5,6 +5,7 @@ It draws from a thread of its own, so a busy engine and a slow terminal never wa
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -27,7 +28,7 @@ class Progress:
     """An observer that shows how a run goes; `quiet` leaves only what went wrong."""
 
     def __init__(self, stream: TextIO | None = None, quiet: bool = False, interval_s: float = LINE_INTERVAL_S) -> None:
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = stream or sys.stderr or io.StringIO()  # a process may have been started without one
         self._quiet = quiet
         self._interval_s = interval_s
         self._shown: _Block | _Lines | None = None
