@@ -33,9 +33,7 @@ class StoredChunk(NamedTuple):
 
     def indices(self) -> Sequence[int]:
         """0-based index of each row in the input."""
-        if self.packed_indices is None:
-            return range(self.id, self.id + self.row_count)
-        return array("Q", self.packed_indices)
+        return _indices(self.id, self.row_count, self.packed_indices)
 
     @property
     def last(self) -> int:
@@ -78,6 +76,24 @@ def next_chunk(connection: sqlite3.Connection, after: int) -> StoredChunk | None
     """The first chunk whose id is above `after`."""
     row = connection.execute("SELECT * FROM chunks WHERE id > ? ORDER BY id LIMIT 1", (after,)).fetchone()
     return None if row is None else StoredChunk(*row)
+
+
+def next_rows(connection: sqlite3.Connection, chunk_id: int, last: int) -> StoredChunk | None:
+    """The chunk of this id where it has grown beyond the index `last`, else the next one."""
+    row = connection.execute("SELECT id, row_count, places FROM chunks WHERE id = ?", (chunk_id,)).fetchone()
+    if row is not None and _indices(*row)[-1] > last:
+        return next_chunk(connection, chunk_id - 1)
+    return next_chunk(connection, chunk_id)
+
+
+def last_index(connection: sqlite3.Connection) -> int:
+    """The index of the last row that is stored, -1 where there is none."""
+    row = connection.execute("SELECT id, row_count, places FROM chunks ORDER BY id DESC LIMIT 1").fetchone()
+    return -1 if row is None else _indices(*row)[-1]
+
+
+def _indices(first: int, row_count: int, packed: bytes | None) -> Sequence[int]:
+    return range(first, first + row_count) if packed is None else array("Q", packed)
 
 
 def split_keys(keys: bytes) -> Iterator[bytes]:

@@ -14,10 +14,7 @@ REST_PER_WORK = 3.0
 
 
 class InputProgress:
-    """Safe from any thread.  Chunks are named by their id, the index of their first row.
-
-    `rows` is how many rows the input has, None until it has been read to its end.
-    """
+    """Safe from any thread.  `rows` is how many rows the input has, None until it has been read to its end."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -57,17 +54,17 @@ class InputProgress:
             self._error = error
             self._changed.notify_all()
 
-    def chunk_ready(self, chunk_id: int) -> None:
-        """This chunk and all before it are committed, and may be fed."""
+    def chunk_ready(self, last: int) -> None:
+        """A chunk is committed, and all rows up to the index `last` may be fed."""
         with self._changed:
-            self._last_ready = max(self._last_ready, chunk_id)
+            self._last_ready = max(self._last_ready, last)
             self._chunks_ready += 1
             self._changed.notify_all()
 
-    def complete(self, rows: int, last_chunk_id: int) -> None:
-        """The input has been read to its end."""
+    def complete(self, rows: int, last: int) -> None:
+        """The input has been read to its end, which is the row of the index `last`."""
         with self._changed:
-            self._last_ready = max(last_chunk_id, self._last_ready)
+            self._last_ready = max(last, self._last_ready)
             self._is_complete = True
             self.rows = rows
             self._changed.notify_all()
@@ -78,8 +75,8 @@ class InputProgress:
             self._chunks_fed = max(self._chunks_fed, chunks)
             self._changed.notify_all()
 
-    def wait_for_chunk(self, after: int, hurry: Callable[[], None]) -> bool:
-        """Blocks until a chunk with an id above `after` may be fed; False where none will come.
+    def wait_for_rows(self, after: int, hurry: Callable[[], None]) -> bool:
+        """Blocks until a row with an index above `after` may be fed; False where none will come.
 
         `hurry` is called where it has to wait.  Raises what broke the reading off.
         """

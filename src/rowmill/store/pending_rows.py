@@ -37,6 +37,21 @@ class PendingRules:
     counts_chosen: bool = False
 
 
+class _Seen:
+    """How far a walk has come: the chunk at hand, its last row's index, and the rows of the chunks before it."""
+
+    def __init__(self) -> None:
+        self.chunk_id = self.last = -1
+        self.rows_before = self.chunks = self._rows = 0
+
+    def go_to(self, stored: StoredChunk) -> None:
+        """The next chunk, or the one at hand, which has grown."""
+        if stored.id != self.chunk_id:
+            self.rows_before += self._rows
+            self.chunks += 1
+        self.chunk_id, self.last, self._rows = stored.id, stored.last, stored.row_count
+
+
 class PendingRows:
     """The pending rows of one session.  `followed` is called when that many rows turned out to be duplicates."""
 
@@ -61,17 +76,17 @@ class PendingRows:
             partition = None
         with contextlib.closing(connections.reader(self._writer.path)) as connection:
             packer = Packer(meta.dictionary(connection))
-            after, rows_before, chunks = -1, 0, 0
-            while self._progress.wait_for_chunk(after, self._writer.hurry):
-                stored = chunktable.next_chunk(connection, after)
+            seen = _Seen()
+            while self._progress.wait_for_rows(seen.last, self._writer.hurry):
+                stored = chunktable.next_rows(connection, seen.chunk_id, seen.last)
                 if stored is None:
                     return
-                after = stored.id
-                if partition is None or partition.may_hold(*self._span(stored, rows_before)):
-                    yield self._pending_of(connection, stored, packer, partition, rows_before)
-                rows_before += stored.row_count
-                chunks += 1
-                self._progress.chunks_fed(chunks)
+                after = seen.last
+                seen.go_to(stored)
+                if partition is None or partition.may_hold(*self._span(stored, seen.rows_before)):
+                    rows = self._pending_of(connection, stored, packer, partition, seen.rows_before)
+                    yield [row for row in rows if row.index > after] if after >= stored.id else rows
+                self._progress.chunks_fed(seen.chunks)
 
     def _span(self, stored: StoredChunk, rows_before: int) -> tuple[int, int]:
         """The numbers [first, end) of a chunk's rows, as partitions count them."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rowmill.core.rows.chunks import row_keys
+from rowmill.core.rows.chunks import ObjectChunk, row_keys
 from rowmill.errors import RowmillError
 from rowmill.ports import Chunk
 from rowmill.store import chunktable, meta
@@ -86,40 +86,42 @@ class Spool:
     def _take_stored(self) -> None:
         """All that is stored may be fed as it is."""
         with contextlib.closing(connections.reader(self._writer.path)) as reader:
-            rows, last = reader.execute(
-                "SELECT coalesce(sum(row_count), 0), coalesce(max(id), -1) FROM chunks"
-            ).fetchone()
-        self.progress.complete(int(rows), int(last))
+            (rows,) = reader.execute("SELECT coalesce(sum(row_count), 0) FROM chunks").fetchone()
+            self.progress.complete(int(rows), chunktable.last_index(reader))
 
     def _compare(self, chunks: Iterator[Chunk]) -> None:
         """Walks over input and stored chunks side by side for as long as they agree."""
         with contextlib.closing(connections.reader(self._writer.path)) as reader:
             orphans = reader.execute("SELECT 1 FROM rows WHERE id < 0 LIMIT 1").fetchone() is not None
             self._columns = dict.fromkeys(meta.columns(reader))
-            after = -1
-            storing = True
-            for chunk in chunks:
+            after, last, rows_before = -1, -1, 0
+            storing, stored, held = True, None, None
+            for chunk, has_grown in _grown(chunks):
                 if self.progress.is_stopping:
                     return
-                if not len(chunk):
-                    continue
-                stored = chunktable.next_chunk(reader, after) if storing else None
-                storing = stored is not None
+                if not has_grown:
+                    rows_before = self._rows_seen
+                    stored = chunktable.next_chunk(reader, after) if storing else None
+                    storing = stored is not None
+                held = None
                 started = time.monotonic()
                 if stored is None and not orphans:
                     self._append(chunk)
+                elif stored is not None and _may_become(stored, chunk):
+                    held = chunk
+                    continue
                 elif stored is None or not self._agrees(stored, chunk, reader):
                     self._match(stored, chunk, chunks)
                     return
-                after = chunk.indices[0]
-                self._rows_seen += len(chunk)
+                after, last = chunk.indices[0], chunk.indices[-1]
+                self._rows_seen = rows_before + len(chunk)
                 self.progress.rest(time.monotonic() - started)
             left = chunktable.next_chunk(reader, after) if storing else None
             if left is not None:
-                self._match(left, None, chunks)
+                self._match(left, held, chunks)
                 return
         self._writer.do(self._end_input)
-        self.progress.complete(self._rows_seen, after)
+        self.progress.complete(self._rows_seen, last)
 
     def _agrees(self, stored: StoredChunk, chunk: Chunk, reader: sqlite3.Connection) -> bool:
         """Whether the chunk is the stored one, perhaps longer at the input's end; refreshes what differs besides."""
@@ -137,7 +139,7 @@ class Spool:
             and stored.digest == chunktable.digest(layout, payload)
             and stored.key_names == self._key_names
         ):
-            self.progress.chunk_ready(stored.id)
+            self.progress.chunk_ready(stored.last)
         else:
             self._append(chunk)
         return True
@@ -159,14 +161,15 @@ class Spool:
                 meta.put_columns(connection, columns)
 
         future = self._writer.submit(insert)
-        future.add_done_callback(lambda done: self._appended(stored.id, done.exception()))
+        last = chunk.indices[-1]
+        future.add_done_callback(lambda done: self._appended(last, done.exception()))
         if self.progress.is_feed_waiting:
             self._writer.hurry()
 
-    def _appended(self, chunk_id: int, error: BaseException | None) -> None:
+    def _appended(self, last: int, error: BaseException | None) -> None:
         self._slots.release()
         if error is None:
-            self.progress.chunk_ready(chunk_id)
+            self.progress.chunk_ready(last)
             return
         self.progress.fail(error if isinstance(error, RowmillError) else RowmillError(str(error)))
 
@@ -204,7 +207,7 @@ class Spool:
         self.progress.complete(self._rows_seen + matched.rows, max(last, first))
 
     def _read_beside(self, chunk: Chunk | None, rest: Iterator[Chunk], match_names: str) -> int | None:
-        """Stores the rest of the input in next_chunks; the last chunk's id (-1: none), None where it is to stop.
+        """Stores the rest of the input in next_chunks; the last row's index (-1: none), None where it is to stop.
 
         `match_names` says what the keys of the rows that are stored are made of.
         """
@@ -216,7 +219,7 @@ class Spool:
                 return None
             keys = row_keys(one, self._rules.key_names)
             self._new_columns(one)
-            last = one.indices[0]
+            last = one.indices[-1]
             row = chunktable.store_chunk(one, keys, self._key_names, self._packer)
             match_keys = None if match_names == self._key_names else row_keys(one, names)
             self._submit(INSERT_NEXT, (*row, match_keys))
@@ -236,6 +239,29 @@ class Spool:
     def _end_input(self, connection: sqlite3.Connection) -> None:
         """The input has been read to its end, which is not that of the whole where it is a sample."""
         meta.put(connection, "complete", "0" if self._rules.is_sample else "1")
+
+
+def _grown(chunks: Iterator[Chunk]) -> Iterator[tuple[Chunk, bool]]:
+    """Chunks, those that come in pieces once for each piece with the ones before it, and whether it has grown so."""
+    begun: ObjectChunk | None = None
+    for chunk in chunks:
+        if not len(chunk):
+            continue
+        piece = chunk if isinstance(chunk, ObjectChunk) else None
+        whole, has_grown = chunk, begun is not None
+        if begun is not None:
+            assert piece is not None
+            whole = piece = begun.joined(piece)
+        begun = piece if piece is not None and piece.is_open else None
+        yield whole, has_grown
+
+
+def _may_become(stored: StoredChunk, chunk: Chunk) -> bool:
+    """Whether a chunk of which not all has come yet may turn out to be the stored one."""
+    if not (isinstance(chunk, ObjectChunk) and chunk.is_open and len(chunk) < stored.row_count):
+        return False
+    keys = row_keys(chunk, chunktable.key_names_of(stored.key_names))
+    return stored.keys.startswith(keys) and list(stored.indices()[: len(chunk)]) == list(chunk.indices)
 
 
 def _chained(first: Chunk | None, rest: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rowmill.core.rows.chunks import ArrowChunk, ObjectChunk
 from rowmill.errors import SourceError
+from rowmill.io.sources.arriving import as_they_come
 from rowmill.io.sources.lines import BYTES_PER_CHUNK
 from rowmill.ports import Chunk
 
@@ -74,12 +74,11 @@ class RowsSource:
         return len(self._rows) if isinstance(self._rows, Sequence) else None
 
     def chunks(self) -> Iterator[Chunk]:
-        """All rows, 1,000 at a time.  Raises SourceError for what is no row."""
-        rows = iter(self._rows)
+        """All rows, 1,000 at a time, fewer where they come slowly.  Raises SourceError for what is no row."""
         first = 0
-        while piece := list(islice(rows, ROWS_PER_CHUNK)):
+        for piece, is_whole in as_they_come(self._rows, ROWS_PER_CHUNK):
             records = [_record(row, index) for index, row in enumerate(piece, first)]
-            yield ObjectChunk(range(first, first + len(records)), records)
+            yield ObjectChunk(range(first, first + len(records)), records, is_open=not is_whole)
             first += len(records)
 
 

@@ -36,7 +36,7 @@ def open_bytes(path: str, name: str, encoding: str | None) -> io.BufferedReader:
     close = file.close if path != "-" else lambda: None
     stream = _Stream(name, _unpacked(file, path), encoding, close)
     try:
-        head = stream.read_head()
+        head = stream.read_head(1 if path == "-" else _HEAD_BYTES)
         if encoding is None:
             check_head(name, head)
     except SourceError:
@@ -154,9 +154,9 @@ class _Stream(io.RawIOBase):
             self._close()
         super().close()
 
-    def read_head(self) -> bytes:
-        """The first bytes, which are read again later."""
-        while len(self._ahead) < _HEAD_BYTES:
+    def read_head(self, least: int) -> bytes:
+        """The first bytes, at `least` so many where there are, which are read again later."""
+        while len(self._ahead) < least:
             try:
                 more = self._pull(_HEAD_BYTES)
             except SourceError:

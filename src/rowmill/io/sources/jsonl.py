@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowmill.core.rows.chunks import ObjectChunk, decode_json
+from rowmill.io.sources.arriving import arriving
 from rowmill.io.sources.lines import InputFile, Lines, cut
 from rowmill.ports import Chunk
 from rowmill.records import Fault
@@ -29,19 +30,27 @@ class JsonlReader:
 
     def chunks(self, first_index: int) -> Iterator[Chunk]:
         """All rows, the first of them at `first_index`.  Blank lines are no rows."""
-        with self._file.open() as stream:
-            yield from cut(self._rows(Lines(stream)), first_index, ObjectChunk)
+        if self._file.path == "-":
+            # The stream is the other thread's: closing it would wait for what is being read.
+            return cut(arriving(self._rows()), first_index, ObjectChunk, _open_chunk)
+        return cut(self._rows(), first_index, ObjectChunk)
 
     def size_hint(self) -> int | None:
         """Unknown before reading."""
         return None
 
-    def _rows(self, lines: Lines) -> Iterator[ObjectRow]:
-        while line := lines.next():
-            if lines.is_too_long(line):
-                yield {}, len(line), self._file.fault(lines.number, lines.too_long(), line)
-            elif not line.isspace():
-                yield object_row(self._file, lines.number, line)
+    def _rows(self) -> Iterator[ObjectRow]:
+        with self._file.open() as stream:
+            lines = Lines(stream)
+            while line := lines.next():
+                if lines.is_too_long(line):
+                    yield {}, len(line), self._file.fault(lines.number, lines.too_long(), line)
+                elif not line.isspace():
+                    yield object_row(self._file, lines.number, line)
+
+
+def _open_chunk(indices: range, rows: list[dict[str, Any]], faults: dict[int, Fault]) -> ObjectChunk:
+    return ObjectChunk(indices, rows, faults, is_open=True)
 
 
 def object_row(file: InputFile, line: int, text: bytes) -> ObjectRow:

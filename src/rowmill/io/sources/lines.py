@@ -132,28 +132,38 @@ class Lines:
 
 
 def cut(
-    rows: Iterator[tuple[Record, int, Fault | None]],
+    rows: Iterator[tuple[Record, int, Fault | None] | None],
     first_index: int,
     make: Callable[[range, list[Record], dict[int, Fault]], Chunk],
+    make_open: Callable[[range, list[Record], dict[int, Fault]], Chunk] | None = None,
 ) -> Iterator[Chunk]:
     """Chunks of at most 1,000 rows and about 4 MB, so that the same content always has the same borders.
 
-    `rows` gives each row's record, its length in bytes and its fault.  When it raises SourceError, the rows
-    before come first.
+    `rows` gives each row's record, its length in bytes and its fault.  Where it gives None, `make_open` makes a
+    chunk of what has come so far; the rest of the same chunk follows.  When it raises SourceError, the rows before
+    come first.
     """
     records: list[Record] = []
     faults: dict[int, Fault] = {}
-    size_bytes, end = 0, first_index
+    size_bytes, taken, end = 0, 0, first_index
     try:
-        for record, length_bytes, fault in rows:
+        for row in rows:
+            if row is None:
+                if records and make_open is not None:
+                    start, end = end, end + len(records)
+                    yield make_open(range(start, end), records, faults)
+                    records, faults = [], {}
+                continue
+            record, length_bytes, fault = row
             if fault is not None:
                 faults[len(records)] = fault
             records.append(record)
+            taken += 1
             size_bytes += length_bytes
-            if len(records) == ROWS_PER_CHUNK or size_bytes >= BYTES_PER_CHUNK:
+            if taken == ROWS_PER_CHUNK or size_bytes >= BYTES_PER_CHUNK:
                 start, end = end, end + len(records)
                 yield make(range(start, end), records, faults)
-                records, faults, size_bytes = [], {}, 0
+                records, faults, size_bytes, taken = [], {}, 0, 0
     except SourceError:
         if records:
             yield make(range(end, end + len(records)), records, faults)

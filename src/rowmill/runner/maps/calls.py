@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from rowmill.engine.run import Run, RunLimits
 from rowmill.engine.stats import Before, RunStats
 from rowmill.engine.worker import RowRules
 from rowmill.errors import SIGNAL_REASONS, RowError, StopReason
+from rowmill.io.sources.arriving import as_they_come
 from rowmill.job import Job
 from rowmill.ports import Observer, Provider, RowFeed
 from rowmill.providers.callable import AsItIs, CallableProvider, Outlet, Passing
@@ -251,8 +251,9 @@ class Calls:
 
     def _pieces(self) -> Iterator[Sequence[Row]]:
         """Invariant: a row has its entry in `values` before the row is handed out."""
-        items = iter(self._items)
-        while (piece := list(islice(items, ROWS_PER_PIECE))) and not self._is_over:
+        for piece, _ in as_they_come(self._items, ROWS_PER_PIECE):
+            if self._is_over:
+                return
             first = len(self._values)
             self._values.extend([MISSING] * len(piece))
             yield [Row(index, {ITEM: item}) for index, item in enumerate(piece, first)]

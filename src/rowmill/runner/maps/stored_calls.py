@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rowmill.core.rows import codec
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.core.rows.codec import CodecError
 from rowmill.errors import SourceError, StopReason
+from rowmill.io.sources.arriving import as_they_come
 from rowmill.job import EndpointSpec
 from rowmill.job.model import effective_params
 from rowmill.ports import Chunk, Observer
@@ -58,12 +58,11 @@ class ItemSource:
         return None
 
     def chunks(self) -> Iterator[Chunk]:
-        """All items, 1,000 at a time.  Raises SourceError for one that cannot be stored."""
-        items = iter(self._items)
+        """All items, 1,000 at a time or as they come.  Raises SourceError for one that cannot be stored."""
         first = 0
-        while piece := list(islice(items, ROWS_PER_CHUNK)):
+        for piece, is_whole in as_they_come(self._items, ROWS_PER_CHUNK):
             rows = [{ITEM: _tree(item, index)} for index, item in enumerate(piece, first)]
-            yield ObjectChunk(range(first, first + len(rows)), rows)
+            yield ObjectChunk(range(first, first + len(rows)), rows, is_open=not is_whole)
             first += len(rows)
 
 

@@ -122,11 +122,15 @@ class TableChunk:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChunk:
-    """Rows that are JSON objects, values exact, missing keys missing; a faulted row is {}."""
+    """Rows that are JSON objects, values exact, missing keys missing; a faulted row is {}.
+
+    `is_open`: more rows of the same chunk may follow, which `joined` puts behind it; they had not come yet.
+    """
 
     indices: Sequence[int]
     rows: Sequence[dict[str, Any]]
     faults: Mapping[int, Fault] = field(default_factory=dict)
+    is_open: bool = False
 
     @property
     def columns(self) -> Sequence[str]:
@@ -149,7 +153,14 @@ class ObjectChunk:
     def take(self, offsets: Sequence[int]) -> ObjectChunk:
         """The rows at these offsets, with their indices."""
         rows = [self.rows[offset] for offset in offsets]
-        return ObjectChunk(take_indices(self.indices, offsets), rows, take_faults(self.faults, offsets))
+        indices, faults = take_indices(self.indices, offsets), take_faults(self.faults, offsets)
+        return ObjectChunk(indices, rows, faults, self.is_open)
+
+    def joined(self, rest: ObjectChunk) -> ObjectChunk:
+        """This chunk with the rows behind it that belong to it."""
+        indices = pack_indices([*self.indices, *rest.indices])
+        faults = {**self.faults, **{len(self) + at: fault for at, fault in rest.faults.items()}}
+        return ObjectChunk(indices, [*self.rows, *rest.rows], faults, rest.is_open)
 
     def encode(self) -> tuple[str, bytes]:
         """("objects", JSON); order of keys kept."""
