@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from rowmill.events import Event
 from rowmill.records import Attempt, Failure, Fault, Outcome, RawReply, Reply, Request, Row
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -20,6 +22,12 @@ class Clock(Protocol):
 
     def random(self) -> float:
         """Uniform in [0, 1)."""
+
+
+class Aside(Protocol):
+    """Has work done in another thread, one piece at a time; what it raises is raised where it is awaited."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Chunk(Protocol):

@@ -88,6 +88,27 @@ def test_a_third_signal_ends_the_process_whatever_keeps_it(workplace: Workplace)
     assert process.wait(5) in (130, -signal.SIGINT)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_function_of_the_users_that_never_returns_keeps_nobody_from_stopping(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    workplace.write_rows(5)
+    workplace.write("slow.py", "import threading\n\ndef parse(text):\n    threading.Event().wait(600)\n")
+    endpoint = {"model": "sim", "url": workplace.simulator.url, "parse": "slow:parse", "in_flight": 5}
+    job = {"source": "in.csv", "prompt": "{{ text }}", "output": "out.jsonl", "endpoints": [endpoint]}
+    workplace.write("job.yaml", json.dumps(job))
+    process = workplace.begin("run", "job.yaml")
+    until(lambda: workplace.request_total() == 5, process)
+    for _ in range(2):
+        process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+    assert process.wait(10) == 128 + number
+    workplace.write("slow.py", "def parse(text):\n    return text\n")
+    assert workplace.rowmill("run", "job.yaml").code == 0
+    assert workplace.request_total() == 5, "replies were paid for and dropped"
+
+
 def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     with Simulator(Behaviour(latency="0.05")) as simulator:
         workplace = Workplace(tmp_path, simulator)

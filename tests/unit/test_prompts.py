@@ -283,3 +283,44 @@ def test_a_row_on_which_an_expression_fails_is_shown() -> None:
 def test_an_expression_over_a_missing_column_names_those_there_are() -> None:
     with pytest.raises(JobError, match=r"'m' is undefined; the row has n, other"):
         holds("m == 3", {"n": "4", "other": "x"})
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 'a' * 10**9 }}",
+        "{{ 10**9 * text }}",
+        "{{ [1] * 10**9 }}",
+        "{{ 9 ** (9 ** 9) }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{{ '%*d' % (10**9, 1) }}",
+        "{{ '%1000000000d' | format(1) }}",
+        "{{ '{:1000000000}'.format(1) }}",
+        "{{ '{:{}}'.format(1, 10**9) }}",
+        "{{ text | center(10**9) }}",
+        "{{ text.ljust(10**9) }}",
+        "{{ text | indent(10**9) }}",
+        "{{ ('a' * 10000000) | replace('a', 'b' * 10000000) }}",
+        "{{ ('a' * 10000000).replace('a', 'b' * 10000000) }}",
+    ],
+)
+def test_a_template_that_would_make_a_gigabyte_is_refused_at_its_row_at_once(template: str) -> None:
+    prompt = compile_prompt([Message("user", template)])
+    with pytest.raises(TemplateFault, match="10,000,000 characters"):
+        prompt.render(Row(0, {"text": "abc"}))
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ '=' * 3 }}", "==="),
+        ("{{ '%d' % 12345678901 }}", "12345678901"),
+        ("{{ '{}'.format(12345678901) }}", "12345678901"),
+        ("{{ 12345678901 | default(3) }}", "12345678901"),
+        ("{{ 2 ** 40 }}", "1099511627776"),
+        ("{{ text | center(5) }}", " abc "),
+        ("{{ text | replace('b', 'xy') }}", "axyc"),
+    ],
+)
+def test_bounded_operations_give_what_they_always_gave(template: str, text: str) -> None:
+    assert compile_prompt([Message("user", template)]).render(Row(0, {"text": "abc"}))[0].content == text

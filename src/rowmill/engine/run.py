@@ -19,10 +19,11 @@ from rowmill.engine.failover import Failover
 from rowmill.engine.first_rows import FirstRowsCheck
 from rowmill.engine.lane import Lane
 from rowmill.engine.stats import LaneView, RunStats
+from rowmill.engine.watchdog import Watchdog
 from rowmill.engine.worker import RowRules, WorkerContext, work
 from rowmill.errors import StopReason, StoreFullError
-from rowmill.events import Event, RunEnded, RunStarted
-from rowmill.ports import Clock, Observer, RowFeed, Store
+from rowmill.events import Event, Notice, RunEnded, RunStarted
+from rowmill.ports import Aside, Clock, Observer, RowFeed, Store
 from rowmill.records import Figures, Outcome, Status
 
 DRAIN_S = 10.0
@@ -52,6 +53,7 @@ class Run:
         clock: Clock,
         stats: RunStats,
         observers: Sequence[Observer] = (),
+        aside: Aside | None = None,
     ) -> None:
         self.failover = Failover()
         self._contexts: dict[Lane, WorkerContext] = {}
@@ -60,6 +62,7 @@ class Run:
         self._clock = clock
         self._stats = stats
         self._observers = observers
+        self._aside = aside
         self._budget_gate = BudgetGate(self._out_of_money)
         self._limits = RunLimits()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,6 +91,7 @@ class Run:
             clock=self._clock,
             budget_gate=self._budget_gate,
             finished=partial(self._finished, lane),
+            aside=self._aside,
         )
 
     def notify(self, event: Event) -> None:
@@ -119,9 +123,12 @@ class Run:
             text = f"max_duration_s of {limits.max_duration_s:g} s reached"
             self._deadline = self._loop.call_later(limits.max_duration_s, self._stop, StopReason.MAX_DURATION, text)
         self.notify(RunStarted(self.figures))
+        watchdog = Watchdog(lambda words: self.notify(Notice(words)))
+        watchdog.start()
         try:
             await self._supervise()
         finally:
+            watchdog.stop()
             self._stats.ended_s = self._clock.now()
             for timer in (self._deadline, self._ticker):
                 if timer is not None:

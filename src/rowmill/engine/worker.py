@@ -5,8 +5,11 @@ It must not know of threads, files or HTTP.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import NoReturn
 
 import msgspec
 
@@ -19,11 +22,14 @@ from rowmill.engine.budget_gate import BudgetGate
 from rowmill.engine.lane import Lane
 from rowmill.errors import FailureKind
 from rowmill.failure_kinds import UNCOUNTED, UNREAD
-from rowmill.ports import AnswerReader, Clock, RequestBuilder, Store
+from rowmill.ports import AnswerReader, Aside, Clock, RequestBuilder, Store
 from rowmill.records import NO_USAGE, Answer, Attempt, Failure, Outcome, RawReply, Reply, Row, Status
 
 EXCERPT_BYTES = 2000
+LARGE_BYTES = 1 << 20
 BLOCKED = Failure(FailureKind.THROTTLED, "the endpoint was paused while the row waited for its rates")
+
+Read = Callable[[Lane, "WorkerContext", RowState, RawReply], tuple[Answer | Failure | None, Reply | None]]
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -44,12 +50,17 @@ class RowRules:
     row_params: Callable[[Row], tuple[Mapping[str, object], str | None]] | None = None
     parse: Callable[[str], object] | None = None
 
+    def is_slow_to_read(self, raw: RawReply | Failure) -> bool:
+        """Whether reading this may hold the loop: by somebody's function, or because there is so much of it."""
+        return type(raw) is RawReply and (self.parse is not None or len(raw.body) > LARGE_BYTES)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
     """What the workers of a lane share.
 
-    `finished` is called for each row that ends there, with its outcome and refusal (see `Done`).
+    `finished` is called for each row that ends there, with its outcome and refusal (see `Done`).  `aside` has work done
+    beside the loop, one piece at a time.
     """
 
     rules: RowRules
@@ -57,6 +68,7 @@ class WorkerContext:
     clock: Clock
     budget_gate: BudgetGate
     finished: Callable[[RowState, Outcome, str | None], None]
+    aside: Aside | None = None
 
 
 async def work(lane: Lane, context: WorkerContext) -> None:
@@ -82,7 +94,7 @@ async def work(lane: Lane, context: WorkerContext) -> None:
 async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait | Move | Done | None:
     """Makes one request of a row, from rendering to the decision what comes next; None where it stays pending."""
     if state.unread is not None:
-        return _read_stored(lane, context, state, state.unread)
+        return await _read_stored(lane, context, state, state.unread)
     if state.request is None:
         early = _prepare(state, context.rules)
         if early is not None:
@@ -111,12 +123,41 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
         if raw is None:  # dropped in flight: it may be billed
             _settle(lane, context, state, None)
     state.busy_s += context.clock.now() - state.sent_at_s
-    return _judged(lane, context, state, raw)
+    read: Read = _read
+    if context.aside is not None and context.rules.is_slow_to_read(raw):
+        assert type(raw) is RawReply
+        read = await _read_aside(context.aside, lane, context, state, raw)
+    return _judged(lane, context, state, raw, read)
 
 
-def _judged(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply | Failure) -> Wait | Move | Done:
+async def _read_aside(aside: Aside, lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Read:
+    """Reads a reply beside the loop; what was read, or raised, comes out of what is given back.
+
+    Where that is broken off the reply is logged unread: it is paid for.
+    """
+    try:
+        found = await aside(partial(_read, lane, context, state, raw))
+    except asyncio.CancelledError:
+        _read_new(lane, context, state, raw, _read_nothing)
+        raise
+    except Exception as error:  # a bug of ours or of the user's, raised where any reading raises
+        return partial(_raise, error)
+    return lambda *_: found
+
+
+def _read_nothing(*_: object) -> tuple[None, None]:
+    return None, None
+
+
+def _raise(error: Exception, *_: object) -> NoReturn:
+    raise error
+
+
+def _judged(
+    lane: Lane, context: WorkerContext, state: RowState, raw: RawReply | Failure, read: Read
+) -> Wait | Move | Done:
     """Reads and logs what a send has brought and decides what comes next."""
-    seen, reply = _read_new(lane, context, state, raw)
+    seen, reply = _read_new(lane, context, state, raw, read)
     if reply is not None:
         state.latency_s = raw.latency_s
     if type(seen) is Answer:
@@ -127,10 +168,13 @@ def _judged(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply |
     return _or_repair(state, context.rules, _after_failure(lane, context, state, seen), reply)
 
 
-def _read_stored(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Wait | Move | Done:
+async def _read_stored(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Wait | Move | Done:
     """Reads a reply of an earlier session.  What only had to be read anew is never sent again."""
+    if context.aside is not None and context.rules.is_slow_to_read(raw):
+        seen, reply = await context.aside(partial(_read, lane, context, state, raw))
+    else:
+        seen, reply = _read(lane, context, state, raw)
     state.unread = None
-    seen, reply = _read(lane, context, state, raw)
     if reply is not None:
         state.latency_s = raw.latency_s
     rules = _rules_now(lane, context, state)
@@ -199,14 +243,14 @@ def _settle(lane: Lane, context: WorkerContext, state: RowState, cost_usd: float
 
 
 def _read_new(
-    lane: Lane, context: WorkerContext, state: RowState, raw: RawReply | Failure
-) -> tuple[Answer | Failure, Reply | None]:
+    lane: Lane, context: WorkerContext, state: RowState, raw: RawReply | Failure, read: Read
+) -> tuple[Answer | Failure | None, Reply | None]:
     """Reads what came and logs it.  Invariant: a raw reply reaches the store even if reading it raises."""
     seen: Answer | Failure | None = None
     reply: Reply | None = None
     try:
         if type(raw) is RawReply:
-            seen, reply = _read(lane, context, state, raw)
+            seen, reply = read(lane, context, state, raw)
         else:
             assert isinstance(raw, Failure)
             seen = raw

@@ -20,8 +20,8 @@ from typing import Any, NoReturn, cast
 import msgspec
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from rowmill.core.requests.sandbox import BoundedEnvironment
 from rowmill.errors import JobError
 from rowmill.records import Message, Request, Row
 
@@ -113,7 +113,7 @@ def or_null(value: object) -> object:
     return _NULL if value is None or value != value else value
 
 
-class _Environment(ImmutableSandboxedEnvironment):
+class _Environment(BoundedEnvironment):
     """The sandbox with nulls that print as nothing, also where they are nested."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
@@ -131,6 +131,7 @@ def sandbox() -> _Environment:
     environment.globals.clear()
     environment.filters["tojson"] = lambda value: _json(value)  # Jinja's own escapes < > & ' for HTML
     environment.filters["string"] = as_text
+    environment.bound_filters()
     environment.tests["none"] = lambda value: value is None or value is _NULL
     return environment
 

@@ -22,6 +22,7 @@ from rowmill.engine.worker import RowRules
 from rowmill.errors import StopReason
 from rowmill.events import Notice
 from rowmill.ports import Observer, Store
+from rowmill.providers.threads import OneThread
 from rowmill.records import Figures, Status
 from rowmill.runner.session.loop import SystemClock
 from rowmill.runner.setup.body_prices import BodyPrices
@@ -126,7 +127,8 @@ class Session:
         progress = spool.progress
         feeds = self._feeds(progress, loop)
         stats = RunStats(self._before, clock.now, lambda: progress.rows if progress.rows is not None else self._hint)
-        run = Run(list(feeds.values()), self._writer if step is None else step.store, clock, stats, self._observers)
+        store, aside = self._writer if step is None else step.store, OneThread()
+        run = Run(list(feeds.values()), store, clock, stats, self._observers, aside)
         self._run, self._stats = run, stats
         if self._stopped is not None:
             run.stop(self._stopped)
@@ -152,6 +154,7 @@ class Session:
             return await run.execute(RunLimits(job.max_duration_s, job.max_failure_rate, budget))
         finally:
             progress.stop()
+            aside.close()
             await asyncio.to_thread(spool.join, 1.0)
 
     def _make_spool(self, loop: asyncio.AbstractEventLoop) -> Spool:
