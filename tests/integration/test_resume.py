@@ -104,6 +104,17 @@ def test_keep_accepts_the_finished_rows_for_good(workplace: Workplace) -> None:
     assert workplace.request_total() == 20
 
 
+def test_what_was_kept_was_kept_for_that_job_and_is_asked_about_again_for_the_next(workplace: Workplace) -> None:
+    workplace.write_rows(20)
+    workplace.run("--limit", "10")
+    assert workplace.run("-p", "Again: {{ text }}", "--on-change", "keep").code == 0
+    refused = workplace.run("-p", "Thirdly: {{ text }}")
+    assert refused.code == 2
+    assert "20 finished rows" in refused.err
+    assert workplace.run("-p", "Thirdly: {{ text }}", "--on-change", "rerun").code == 0
+    assert workplace.request_total() == 40
+
+
 def test_rerun_sends_the_finished_rows_again(workplace: Workplace) -> None:
     workplace.write_rows(20)
     workplace.run()

@@ -59,17 +59,22 @@ def _sent_to(job: Job, endpoint: EndpointSpec) -> dict[str, Any]:
 
 
 def fingerprint(definition: Definition, model: str | None = None) -> str:
-    """16 hex digits over messages, schema and parameters of `model` (None: the first); not its name."""
+    """16 hex digits over messages, schema and parameters of `model` (None: the first); not its name.
+
+    The job's messages are no part of it where the model is asked with its own.
+    """
     models = definition["models"]
-    params = models[next(iter(models)) if model is None else model]
-    text = json.dumps([definition["messages"], definition["schema"], params], sort_keys=True, ensure_ascii=False)
+    sent = dict(models[next(iter(models)) if model is None else model])
+    messages = sent.pop("prompt", definition["messages"])
+    text = json.dumps([messages, definition["schema"], sent], sort_keys=True, ensure_ascii=False)
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def difference(old: Definition, new: Definition) -> list[str]:
     """What a user must know before answers of both stand in one output; empty when nothing changed."""
+    has_own_prompt = all("prompt" in sent for sent in (*old["models"].values(), *new["models"].values()))
     return [
-        *_messages(old["messages"], new["messages"]),
+        *([] if has_own_prompt else _messages(old["messages"], new["messages"])),
         *_schema(old["schema"], new["schema"]),
         *_models(old["models"], new["models"]),
     ]

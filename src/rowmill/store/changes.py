@@ -16,9 +16,10 @@ from rowmill.store.history import readable_lanes
 FALLEN = "'fallback', 'invalid', 'refused', 'truncated', 'filtered'"  # what a fallback may stand in for
 
 
-def remember_job(connection: sqlite3.Connection, job: str) -> None:
-    """Stores the job, from which `retry` and `export` go on."""
+def remember_job(connection: sqlite3.Connection, job: str, definition: Mapping[str, Any]) -> None:
+    """Stores the job, from which `retry` and `export` go on, and what it sends besides the rows."""
     meta.put(connection, "job", job)
+    meta.put(connection, "definition", json.dumps(definition, ensure_ascii=False, sort_keys=True))
 
 
 def version_id(
@@ -47,6 +48,11 @@ def version_id(
 def accept_versions(connection: sqlite3.Connection, ids: Sequence[int]) -> None:
     """Finished rows of these versions stay finished."""
     connection.executemany("UPDATE versions SET accepted = 1 WHERE id = ?", [(number,) for number in ids])
+
+
+def forget_acceptance(connection: sqlite3.Connection) -> None:
+    """What was accepted was accepted for another job."""
+    connection.execute("UPDATE versions SET accepted = 0")
 
 
 def send_again_by_version(connection: sqlite3.Connection, ids: Sequence[int]) -> int:
@@ -103,11 +109,11 @@ def send_again_by_status(connection: sqlite3.Connection, statuses: Sequence[str]
 
 
 def try_unsent_again(connection: sqlite3.Connection, current: Sequence[int]) -> int:
-    """Makes rows pending that failed without being sent under another version; they cost nothing.  How many."""
+    """Makes rows pending that ended without being sent under another version; they cost nothing.  How many."""
     marks = ", ".join("?" * len(current))
     return connection.execute(
         f"UPDATE rows SET requeued = 1 WHERE id >= 0 AND attempts = 0 AND version NOT IN ({marks}) "
-        "AND requeued = 0 AND status <> 'skipped'",
+        "AND requeued = 0 AND status <> 'duplicate'",
         tuple(current),
     ).rowcount
 

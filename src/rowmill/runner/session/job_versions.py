@@ -14,7 +14,7 @@ from rowmill.job import AnswerSpec
 from rowmill.job.version import fingerprint, version_keys
 from rowmill.runner.setup.endpoints import Endpoint
 from rowmill.runner.setup.plan import Plan
-from rowmill.runner.setup.versions import decide, find_change
+from rowmill.runner.setup.versions import decide, find_change, has_changed
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import Writer
@@ -32,9 +32,15 @@ def settle_versions(
     """Compares the job with the one that finished rows were answered under; then makes it the file's job."""
     definition = plan.definition()
     with RunFileReader(plan.run_file, checked=False) as reader:
-        change = find_change(reader.versions(), definition)
+        stored, before = reader.versions(), reader.metadata("definition")
+    is_other_job = before is not None and has_changed(json.loads(before), definition)
+    if is_other_job:  # what was accepted was accepted for the job as it was
+        stored = [version._replace(accepted=False) for version in stored]
+    change = find_change(stored, definition)
+    choice = None if change is None else decide(change, on_change, confirm)
+    if is_other_job:
+        writer.do(changes.forget_acceptance)
     if change is not None:
-        choice = decide(change, on_change, confirm)
         ids = [version.id for version in change.versions]
         if choice == "rerun":
             writer.do(lambda c: changes.send_again_by_version(c, ids))
@@ -51,7 +57,7 @@ def settle_versions(
     writer.do(lambda c: changes.apply_fallback(c, fallback))
     writer.do(lambda c: changes.apply_empty(c, plan.job.empty))
     writer.do(lambda c: changes.keep_unreadable(c, versions))
-    writer.do(lambda c: changes.remember_job(c, plan.job.to_json().decode()))
+    writer.do(lambda c: changes.remember_job(c, plan.job.to_json().decode(), definition))
     return versions
 
 

@@ -35,12 +35,14 @@ def find_change(stored: Sequence[Version], now: Mapping[str, Any]) -> Change | N
     An endpoint that was taken away is no change as long as another one of that time is still there.
     """
     current = {(fingerprint(now, model), model) for model in now["models"]}
-    known = {(version.fingerprint, version.model) for version in stored}
+    # Not by the fingerprint that is stored: an older Rowmill may have made it in another way.
+    asked = [(fingerprint(version.definition, version.model), version.model) for version in stored]
     strange = []
-    for version in stored:
-        if not version.rows or version.accepted or (version.fingerprint, version.model) in current:
+    for version, its in zip(stored, asked, strict=True):
+        if not version.rows or version.accepted or its in current:
             continue
-        if version.model not in now["models"] and current & known and _asks_the_same(version.definition, now):
+        was_taken_away = version.model not in now["models"] and not current.isdisjoint(asked)
+        if was_taken_away and _asks_the_same(version.definition, now):
             continue
         strange.append(version)
     if not strange:
@@ -51,6 +53,15 @@ def find_change(stored: Sequence[Version], now: Mapping[str, Any]) -> Change | N
         words.update(dict.fromkeys(difference(version.definition, {**now, "models": {shown: now["models"][shown]}})))
     schema = any(version.definition["schema"] != now["schema"] for version in strange)
     return Change(strange, list(words) or ["the job changed"], schema)
+
+
+def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether rows that were answered under the job before would have to be asked about now."""
+    versions = [
+        Version(-1, "", model, {**before, "models": {model: sent}}, accepted=False, rows=1)
+        for model, sent in before["models"].items()
+    ]
+    return find_change(versions, now) is not None
 
 
 def decide(change: Change, on_change: str | None, confirm: Callable[[str], bool] | None) -> str:
