@@ -10,14 +10,18 @@ from types import TracebackType
 from typing import Any, Self
 
 Body = Mapping[str, Any]
-Answer = Callable[[Body], str | None]
+Answer = Callable[[Body], str | int | None]
 
 
 class AnsweringServer:
-    """`answer` gets a request's body and gives the text of the reply, None for never.  `asked` holds all bodies."""
+    """`answer` gets a request's body and gives the text of the reply, a status to refuse with, or None for never.
 
-    def __init__(self, answer: Answer) -> None:
+    `asked` holds all bodies.
+    """
+
+    def __init__(self, answer: Answer, latency_s: float = 0.0) -> None:
         self.answer = answer
+        self.latency_s = latency_s
         self.asked: list[dict[str, Any]] = []
         self.released = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -58,15 +62,23 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         owner.asked.append({**body, "path": self.path})
+        if owner.latency_s:
+            owner.released.wait(owner.latency_s)
         text = owner.answer(body)
         if text is None:
             owner.released.wait(60)
             self.close_connection = True
             return
+        if isinstance(text, int):
+            self._reply(text, {"error": {"message": "no", "code": "no"}})
+            return
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
         usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
-        reply = json.dumps({"id": "1", "model": body.get("model"), "choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
+        self._reply(200, {"id": "1", "model": body.get("model"), "choices": [choice], "usage": usage})
+
+    def _reply(self, status: int, content: object) -> None:
+        reply = json.dumps(content).encode()
+        self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(reply)))
         self.end_headers()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 from rowmill.core.replies.steps import RowState
@@ -39,7 +40,8 @@ def test_a_loop_that_answers_is_not_spoken_of() -> None:
     async def main() -> None:
         watchdog = Watchdog(said.append, held_s=1.0)
         watchdog.start()
-        await asyncio.sleep(1.2)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 1.2)
         watchdog.stop()
 
     asyncio.run(main())
