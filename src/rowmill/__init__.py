@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
+# Nothing is imported, not even `typing`: until the command has begun a Ctrl-C would end it in a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rowmill.api.mapping import amap, map
     from rowmill.api.result import Result
     from rowmill.api.running import arun, run
