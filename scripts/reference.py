@@ -109,6 +109,7 @@ SUMMARY: Sequence[tuple[str, str, str]] = (
     ),
     ("retries", "object", "Repeated requests by cause."),
     ("throttles", "object", "Requests that were refused by a rate limit, by cause."),
+    ("errors", "list of objects", "The three most frequent errors of rows that ended badly: `error`, `count` of rows."),
     ("accuracy", "object or null", "What `answer.expect` found; null where it is not asked for."),
     ("output", "text or null", "The output; null where it was not written."),
     ("failures", "text or null", "The file of rows that ended badly; null where there are none."),

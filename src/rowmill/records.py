@@ -310,7 +310,8 @@ class Result:
 
     `message` says what stopped it and what to do, empty when it finished.  `accuracy` is None where not asked
     for; `accuracy_lines` says it for a reader.
-    `nothing_to_do` is true when every row had been finished before.
+    `nothing_to_do` is true when every row had been finished before.  `errors`: the most frequent ones of rows that
+    ended badly, with their counts.
     """
 
     reason: StopReason
@@ -323,3 +324,4 @@ class Result:
     nothing_to_do: bool = False
     accuracy: Mapping[str, object] | None = None
     accuracy_lines: Sequence[str] = ()
+    errors: Sequence[tuple[str, int]] = ()

@@ -86,4 +86,4 @@ def test_looks_beside_a_run_show_right_rows_and_second_starts_are_refused(seed: 
         process.kill()
         process.communicate()
         assert workplace.rowmill(*run).code == 0
-        check_rows(workplace.output())  # type: ignore[arg-type]
+        check_rows(workplace.output())

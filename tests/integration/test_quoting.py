@@ -120,3 +120,14 @@ def test_standard_input_is_not_quoted(workplace: Workplace) -> None:
     ended = workplace.rowmill("quote", "-", *arguments, stdin='{"text": "x"}\n')
     assert ended.code == 2
     assert "standard input can be read only once" in ended.err
+
+
+def test_a_pilot_after_a_quote_does_not_say_that_the_input_has_changed(workplace: Workplace) -> None:
+    workplace.write_rows(24)
+    quoted = workplace.rowmill(*["quote" if word == "run" else word for word in workplace.arguments()])
+    assert quoted.code == 0, quoted.err
+    ended = workplace.run("--pilot", "10", "--yes")
+    assert ended.code == 0, ended.err
+    assert "changed" not in ended.err
+    assert max(workplace.requests().values()) == 1
+    assert own_tokens(workplace.output())

@@ -202,3 +202,18 @@ def test_an_invalid_answer_is_reported_with_its_path(tmp_path: Path) -> None:
     row = workplace.output()[1]
     assert row["_status"] == "invalid"
     assert "$.label" in row["_error"]
+
+
+def test_the_most_frequent_errors_are_named_at_the_end_and_in_the_status(tmp_path: Path) -> None:
+    scripts = {f"row-{number}": "400" for number in range(8)} | {"row-8": "refused"}
+    with Simulator(Behaviour(scripts=scripts)) as simulator:
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(12)
+        ended = workplace.run("--json")
+        errors = ended.json()["errors"]
+        assert [error["count"] for error in errors] == [8, 1]
+        assert "HTTP 400" in errors[0]["error"]
+        assert "errors     8 x HTTP 400" in ended.err
+        status = workplace.rowmill("status", "out.jsonl", "--json").json()
+        assert status["errors"] == errors
+        assert "errors     8 x HTTP 400" in workplace.rowmill("status", "out.jsonl").out

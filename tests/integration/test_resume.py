@@ -91,6 +91,7 @@ def test_a_changed_prompt_is_shown_and_refused_where_nobody_can_be_asked(workpla
     refused = workplace.run("-p", "Say it again: {{ text }}")
     assert refused.code == 2
     assert "prompt changed" in refused.err
+    assert "\n  - Say it: {{ text }}\n  + Say it again: {{ text }}\n" in refused.err
     assert "20 finished rows" in refused.err
     assert workplace.request_total() == 20
 

@@ -180,7 +180,7 @@ def test_a_stream_that_nobody_reads_stops_nothing() -> None:
 def test_the_json_object_has_the_keys_of_the_contract() -> None:
     made = summary_object(result(figures=FIGURES))
     names = "rows counts requests seconds rows_per_s input_tokens output_tokens cost_usd latency_s"
-    names += " retries throttles accuracy output failures run_file exit_code lanes"
+    names += " retries throttles errors accuracy output failures run_file exit_code lanes"
     assert " ".join(made) == names
     assert json.loads(json.dumps(made)) == made
     assert made["cost_usd"] is None

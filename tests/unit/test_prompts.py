@@ -324,3 +324,28 @@ def test_a_template_that_would_make_a_gigabyte_is_refused_at_its_row_at_once(tem
 )
 def test_bounded_operations_give_what_they_always_gave(template: str, text: str) -> None:
     assert compile_prompt([Message("user", template)]).render(Row(0, {"text": "abc"}))[0].content == text
+
+
+@pytest.mark.parametrize(
+    ("template", "hole"),
+    [
+        ("{{ my-text }}", "{{ row['my-text'] }}"),
+        ("{{ my text }}", "{{ row['my text'] }}"),
+        ("{{ 2nd }}", "{{ row['2nd'] }}"),
+        ("{{ size.x }}", "{{ row['size.x'] }}"),
+        ("{{ label }}", "{{ Label }}"),
+        ("{{ labell }}", "{{ Label }}"),
+    ],
+)
+def test_a_column_with_an_odd_name_is_shown_as_a_template_writes_it(template: str, hole: str) -> None:
+    columns = ["id", "my-text", "my text", "2nd", "size.x", "Label"]
+    with pytest.raises(JobError) as refused:
+        compile_prompt([Message("user", template)], columns)
+    assert hole in str(refused.value)
+    row = Row(0, dict.fromkeys(columns, "x"))
+    assert compile_prompt([Message("user", hole)], columns).render(row)[0].content == "x"
+
+
+def test_a_name_that_is_like_none_gets_no_suggestion() -> None:
+    with pytest.raises(JobError, match=r"the input has a, b$"):
+        compile_prompt([Message("user", "{{ quite_other }}")], ["a", "b"])

@@ -47,7 +47,7 @@ def _print(standing: Mapping[str, Any]) -> None:
 
 def status_lines(standing: Mapping[str, Any]) -> list[str]:
     """A run's standing for a reader."""
-    from rowmill.observers.summary import counts_words
+    from rowmill.observers.summary import counts_words, error_lines
     from rowmill.observers.wording import duration, money, printable, rate
 
     counts: Mapping[str, int] = standing.get("counts") or {}
@@ -65,6 +65,7 @@ def status_lines(standing: Mapping[str, Any]) -> list[str]:
     ]
     if standing.get("pending"):
         lines.append(f"pending    {standing['pending']:,}")
+    lines += error_lines((one["error"], one["count"]) for one in standing.get("errors") or ())
     lines.append(f"requests   {standing.get('requests') or 0:,}")
     tokens = f"{standing.get('input_tokens') or 0:,} in, {standing.get('output_tokens') or 0:,} out"
     lines.append(f"tokens     {tokens}; cost {money(standing.get('cost_usd'))}")

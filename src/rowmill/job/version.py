@@ -6,7 +6,8 @@ Endpoints added or taken away, limits, prices, time limits and outputs are no ch
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import ndiff
 from hashlib import blake2b
 from typing import Any
 
@@ -14,6 +15,7 @@ from rowmill.core.shortening import shortened
 from rowmill.job.model import EndpointSpec, Job, effective_params, endpoint_names
 
 SHOWN_CHARS = 60
+SHOWN_LINES = 6
 
 Definition = Mapping[str, Any]
 
@@ -92,6 +94,25 @@ def _messages(old: Sequence[Any], new: Sequence[Any]) -> list[str]:
     if before[1] != after[1]:
         words.append("prompt changed")
     return words
+
+
+def changed_lines(old: Definition, new: Definition) -> list[str]:
+    """The first lines of what is asked that differ, as `- old` and `+ new`."""
+    before, after = list(_asked_lines(old)), list(_asked_lines(new))
+    lines = [
+        shortened(f"{line[0]} {line[2:]}", SHOWN_CHARS * 2)
+        for line in ndiff(before, after)
+        if line[0] in "+-" and line[2:].strip()
+    ]
+    more = [f"... {len(lines) - SHOWN_LINES} more lines differ"] if len(lines) > SHOWN_LINES else []
+    return [*lines[:SHOWN_LINES], *more]
+
+
+def _asked_lines(definition: Definition) -> Iterator[str]:
+    own = [sent["prompt"] for sent in definition["models"].values() if "prompt" in sent]
+    for turns in own if len(own) == len(definition["models"]) else [definition["messages"], *own]:
+        for _, content in turns:
+            yield from str(content).splitlines()
 
 
 def _split_system(turns: Sequence[Any]) -> tuple[str | None, Sequence[Any]]:

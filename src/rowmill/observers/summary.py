@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rowmill.core.measures.lane_object import lane_object
 from rowmill.core.names.databases import is_database
 from rowmill.core.names.files import default_run_file
+from rowmill.core.shortening import shortened
 from rowmill.errors import StopReason
 from rowmill.observers.wording import causes, cost_words, duration, printable, rate
 from rowmill.records import GOOD, Figures, Result, Status
+
+ERROR_CHARS = 160
 
 
 def summary_object(result: Result) -> dict[str, Any]:
@@ -29,6 +32,7 @@ def summary_object(result: Result) -> dict[str, Any]:
         "latency_s": {name: figures.latency_s.get(name) for name in ("p50", "p95", "p99")},
         "retries": dict(figures.retries),
         "throttles": dict(figures.throttles),
+        "errors": [{"error": error, "count": count} for error, count in result.errors],
         "accuracy": None if result.accuracy is None else dict(result.accuracy),
         "output": result.output,
         "failures": result.failures,
@@ -40,7 +44,7 @@ def summary_object(result: Result) -> dict[str, Any]:
 
 def summary_lines(result: Result, output: str) -> list[str]:
     """The summary for a reader; `output` is what the user calls the output, for the commands to run next."""
-    lines = [_headline(result), *_figures(result.figures)]
+    lines = [_headline(result), *_figures(result.figures), *error_lines(result.errors)]
     lines.extend(result.accuracy_lines)
     if result.output:
         lines.append(f"output     {result.output}")
@@ -87,6 +91,12 @@ def _figures(figures: Figures) -> list[str]:
     if causes(figures.throttles):
         lines.append("throttles  " + causes(figures.throttles))
     return lines
+
+
+def error_lines(errors: Iterable[tuple[str, int]]) -> list[str]:
+    """The most frequent errors, each with how many rows ended with it."""
+    words = [f"{count:,} x {shortened(' '.join(error.split()), ERROR_CHARS)}" for error, count in errors]
+    return [f"{'errors' if not at else '':10} {line}" for at, line in enumerate(words)]
 
 
 def _next(result: Result, output: str) -> list[str]:

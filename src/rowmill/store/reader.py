@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Self
 
 import zstandard
 
+from rowmill.core.measures.frequent_errors import frequent_errors
 from rowmill.errors import RunFileError
 from rowmill.ports import Chunk
-from rowmill.records import LastAttempt, Outcome, RawReply, Status
+from rowmill.records import GOOD, LastAttempt, Outcome, RawReply, Status
 from rowmill.store import chunktable, meta
 from rowmill.store import connection as connections
 from rowmill.store.packing import DamagedError, Unpacker
@@ -38,6 +39,12 @@ SELECT v.id, v.fingerprint, v.model, v.definition, v.accepted,
 FROM versions AS v ORDER BY v.id
 """
 FINISHED = "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0"
+# Of errors that differ from row to row the first thousand stand for all.
+ERRORS = """
+SELECT error, count(*) FROM rows
+WHERE id >= 0 AND requeued = 0 AND error IS NOT NULL AND status NOT IN ('duplicate', {})
+GROUP BY error ORDER BY 2 DESC LIMIT 1000
+"""
 SECONDS = """
 SELECT id >> 16, sum(latency_s) FROM attempts WHERE id >= 0 AND latency_s IS NOT NULL GROUP BY id >> 16
 """
@@ -142,6 +149,11 @@ class RunFileReader:
             totals = total_of(count_rows(self._connection), read_sessions(self._connection))
         self._totals = version, totals
         return totals
+
+    def errors(self) -> Sequence[tuple[str, int]]:
+        """The most frequent errors of rows that ended badly."""
+        marks = ", ".join("?" * len(GOOD))
+        return frequent_errors(self._all(ERRORS.format(marks), tuple(GOOD)))
 
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""

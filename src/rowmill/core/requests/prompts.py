@@ -28,6 +28,10 @@ from rowmill.records import Message, Request, Row
 Columns = frozenset[str]
 
 _OWN_NAMES = frozenset({"row", "_row"})
+_JINJA_WORDS = frozenset(
+    {"and", "else", "false", "if", "in", "is", "none", "not", "or", "true", "False", "None", "True"}
+)
+_HOLE = re.compile(r"\{\{-?\s*([^{}|()\[\]'\"]{1,200}?)\s*-?\}\}")
 _ROW_METHODS = frozenset(dir(dict))
 
 
@@ -226,7 +230,25 @@ def _no_column(name: str, known: Sequence[str], user: str, holder: str) -> str:
         return f"{user} uses the column `{name}`; {holder} has no columns"
     ordered = sorted(known, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
     listed = ", ".join(ordered[:20]) + (f" and {len(ordered) - 20} more" if len(ordered) > 20 else "")
-    return f"{user} uses the column `{name}`; {holder} has {listed}"
+    return f"{user} uses the column `{name}`; {holder} has {listed}{_meant(name, ordered)}"
+
+
+def _meant(name: str, ordered: Sequence[str]) -> str:
+    """How the column that was meant is written, where a name tells which: it is alike, or begins so and is no word."""
+    small = name.lower()
+    odd = next((one for one in ordered if one.lower().startswith(small) and not _is_word(one)), None)
+    alike = next((one for one in ordered if SequenceMatcher(None, small, one.lower()).ratio() > 0.75), None)
+    found = odd if alike is None or (odd is not None and alike.lower() != small) else alike
+    return "" if found is None else f"; did you mean {column_hole(found)}?"
+
+
+def column_hole(name: str) -> str:
+    """How a template writes a column of this name."""
+    return f"{{{{ {name} }}}}" if _is_word(name) else f"{{{{ row[{name!r}] }}}}"
+
+
+def _is_word(name: str) -> bool:
+    return name.isidentifier() and name not in _JINJA_WORDS and name not in _OWN_NAMES
 
 
 def _compile(message: Message, known: Sequence[str] | None) -> _Compiled:
@@ -306,7 +328,18 @@ def checked_tree(text: str) -> nodes.Template:
 def _syntax_advice(text: str) -> str:
     if "{#" in text:
         return " ({# begins a comment; write {{ '{#' }} for the two characters)"
+    for name in _HOLE.findall(text):
+        if not _compiles(name):
+            return f"; a column whose name is no single word is written {{{{ row[{name!r}] }}}}"
     return " (columns stand in {{ }}; single braces are literal)"
+
+
+def _compiles(expression: str) -> bool:
+    try:
+        sandbox().parse("{{ " + expression + " }}")
+    except TemplateSyntaxError:
+        return False
+    return True
 
 
 def _refuse_hidden(tree: nodes.Template) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rowmill.core.pricing.quote import Lengths, Pace, Quote, Sampled, quote
 from rowmill.core.sampling import Reservoir
@@ -92,7 +93,7 @@ class Pilot:
         def prepare() -> SessionRules:
             rules = settle(start)
             start.writer.do(changes.begin_sample)
-            return rules
+            return replace(rules, is_pilot=True)
 
         return prepare
 

@@ -22,7 +22,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
         totals = reader.totals()
         sessions = reader.sessions()
         stored_rows = reader.row_total()
-        complete = reader.is_complete()
+        complete, errors = reader.is_complete(), reader.errors()
         target = stored_job(reader).target if reader.metadata("job") else None
     holder = RunFileLock(path).holder()
     last = sessions[-1] if sessions else None
@@ -42,6 +42,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
         "input_tokens": totals.input_tokens,
         "output_tokens": totals.output_tokens,
         "cost_usd": totals.cost_usd,
+        "errors": [{"error": error, "count": count} for error, count in errors],
         "started": last.started if last else None,
         "updated": last.updated if last else None,
         "seconds": _seconds(last, running),

@@ -56,7 +56,7 @@ class MeasurementStep:
 @dataclass(frozen=True, slots=True)
 class SessionRules:
     """What was settled in the run file before a session: the version under which each endpoint answers; whether what
-    is stored is a pilot's sample; whether other rows of the input are chosen than those stored.
+    is stored is a pilot's sample; whether other rows of the input are chosen than those stored; whether it is a pilot.
 
     `step` makes the session one step of a measurement.
     """
@@ -64,6 +64,7 @@ class SessionRules:
     versions: Mapping[str, int]
     after_pilot: bool = False
     chooses_anew: bool = False
+    is_pilot: bool = False
     step: MeasurementStep | None = None
 
 
@@ -213,6 +214,8 @@ class Session:
         assert self._run is not None
         assert self._stats is not None
         self._stats.moved(changed)
+        if self._rules.is_pilot:  # its sample is another one than is stored, which is no change of the input
+            return
         if self._rules.after_pilot and not matched.left:
             self._run.notify(Notice(f"the pilot's {matched.found:,} finished rows are taken over"))
             return

@@ -158,7 +158,7 @@ class Start:
         figures = ended.session.figures()
         written = FinalOutput()
         with RunFileReader(self.plan.run_file, checked=False) as reader:
-            counts = reader.totals().counts
+            counts, errors = reader.totals().counts, reader.errors()
             if reader.is_complete() and reader.row_total() == sum(counts.values()):
                 reason, message = StopReason.FINISHED, ""
                 if self._writes_output:
@@ -180,6 +180,7 @@ class Start:
             nothing_to_do=reason is StopReason.FINISHED and figures.done > 0 and figures.session_rows == 0,
             accuracy=written.accuracy.object,
             accuracy_lines=written.accuracy.lines,
+            errors=errors,
         )
 
     def stopped(self, ended: Ended) -> Result:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rowmill.errors import ChangedError
 from rowmill.job import difference, fingerprint
+from rowmill.job.version import changed_lines
 from rowmill.store.reader import Version
 
 
@@ -18,6 +19,7 @@ class Change:
     versions: Sequence[Version]
     differences: Sequence[str]
     schema_changed: bool
+    lines: Sequence[str] = ()
 
     @property
     def rows(self) -> int:
@@ -27,6 +29,10 @@ class Change:
         """What the user is told."""
         plural = "row was" if self.rows == 1 else "rows were"
         return f"{'; '.join(self.differences)}; {self.rows:,} finished {plural} answered under the old one"
+
+    def shown(self) -> str:
+        """The lines that differ, each on a line of its own."""
+        return "".join(f"\n  {line}" for line in self.lines)
 
 
 def find_change(stored: Sequence[Version], now: Mapping[str, Any]) -> Change | None:
@@ -52,7 +58,7 @@ def find_change(stored: Sequence[Version], now: Mapping[str, Any]) -> Change | N
         shown = version.model if version.model in now["models"] else next(iter(now["models"]))
         words.update(dict.fromkeys(difference(version.definition, {**now, "models": {shown: now["models"][shown]}})))
     schema = any(version.definition["schema"] != now["schema"] for version in strange)
-    return Change(strange, list(words) or ["the job changed"], schema)
+    return Change(strange, list(words) or ["the job changed"], schema, changed_lines(strange[0].definition, now))
 
 
 def has_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -69,13 +75,13 @@ def decide(change: Change, on_change: str | None, confirm: Callable[[str], bool]
     if on_change is not None:
         return on_change
     if confirm is not None:
-        if confirm(f"{change.words()}. Send those rows again (and pay for them)?"):
+        if confirm(f"{change.words()}.{change.shown()}\nSend those rows again (and pay for them)?"):
             return "rerun"
         if confirm("Keep them as they are and go on with the rest?"):
             return "keep"
     raise ChangedError(
         f"{change.words()}; say --on-change keep to accept them, --on-change rerun to send them again, "
-        "or --fresh to begin anew"
+        f"or --fresh to begin anew{change.shown()}"
     )
 
 
