@@ -39,7 +39,7 @@ class RowRules:
     """What the job says about each row at one endpoint.  `empty` is send, skip or fail.
 
     `row_params` gives parameters and model where they depend on the row, and may raise TemplateFault; `parse` reads a
-    reply's text before the schema does.
+    reply's text before the schema does; `why_skipped` says why a row is not sent, None where it is.
     """
 
     prompt: RequestBuilder
@@ -49,6 +49,7 @@ class RowRules:
     empty: str = "send"
     row_params: Callable[[Row], tuple[Mapping[str, object], str | None]] | None = None
     parse: Callable[[str], object] | None = None
+    why_skipped: Callable[[Row], str | None] | None = None
 
     def is_slow_to_read(self, raw: RawReply | Failure) -> bool:
         """Whether reading this may hold the loop: by somebody's function, or because there is so much of it."""
@@ -214,6 +215,8 @@ def _prepare(state: RowState, rules: RowRules) -> Done | None:
     row = state.row
     if row.fault is not None:
         return Done(Status.FAILED, None, str(row.fault))
+    if rules.why_skipped is not None and (why := rules.why_skipped(row)) is not None:
+        return Done(Status.SKIPPED, None, why)
     if rules.empty != "send" and rules.prompt.is_blank(row):
         if rules.empty == "skip":
             return Done(Status.SKIPPED, None, None)

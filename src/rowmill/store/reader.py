@@ -155,6 +155,10 @@ class RunFileReader:
         marks = ", ".join("?" * len(GOOD))
         return frequent_errors(self._all(ERRORS.format(marks), tuple(GOOD)))
 
+    def has_skipped_for_cause(self) -> bool:
+        """Whether rows were skipped for another reason than that they are empty."""
+        return bool(self._all("SELECT 1 FROM rows WHERE id >= 0 AND status = 'skipped' AND error IS NOT NULL LIMIT 1"))
+
     def sessions(self) -> list[Session]:
         """All sessions, oldest first."""
         with connections.translated(self.path):

@@ -12,6 +12,7 @@ from rowmill.core.measures.histogram import Histogram
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.batch_lines import BatchBodies
+from rowmill.core.rows.outputs.earlier import columns_set_aside, why_skipped
 from rowmill.engine.feed import Feed
 from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
@@ -90,9 +91,11 @@ class Session:
         self._stats: RunStats | None = None
         self._stopped: StopReason | None = None
         with RunFileReader(plan.run_file, checked=False) as reader:
+            columns = reader.columns() if opened is None else opened.columns
             self._totals = totals = reader.totals()
             stored = reader.row_total() if reader.is_complete() else None
         self._hint = stored if opened is None or opened.size_hint is None else opened.size_hint
+        self._set_aside = columns_set_aside(columns, plan.job.meta_prefix)
         self._before = Before(
             counts=totals.counts,
             requests=totals.requests,
@@ -169,8 +172,9 @@ class Session:
     def _feeds(self, progress: InputProgress, loop: asyncio.AbstractEventLoop) -> Mapping[int | None, Feed]:
         """A feed for each partition of the rows, ahead of the workers by as many rows as may be in flight and more."""
         job, step = self._plan.job, self._rules.step
+        names = self._plan.value_names
         rules = PendingRules(
-            self._plan.value_names,
+            names if names is None else sorted({*names, *self._set_aside}),
             None if step is None else step.only,
             job.dedupe,
             counts_chosen=job.where is not None or job.sample is not None,
@@ -203,6 +207,7 @@ class Session:
             empty=job.empty,
             row_params=row_params,
             parse=asked.parse,
+            why_skipped=why_skipped(job.meta_prefix, self._plan.names) if self._set_aside else None,
         )
 
     def _followed(self, number: int) -> None:

@@ -12,7 +12,7 @@ from rowmill.errors import SIGNAL_REASONS, DatabaseError, OutputError, StopReaso
 from rowmill.events import Notice
 from rowmill.job import Job
 from rowmill.ports import Observer
-from rowmill.records import GOOD, Result
+from rowmill.records import GOOD, Result, Status
 from rowmill.runner.output.final_output import FinalOutput, final_output
 from rowmill.runner.session.job_versions import settle_versions, stored_versions
 from rowmill.runner.session.loop import in_thread, run_in_thread, signals, until_stopped
@@ -159,6 +159,7 @@ class Start:
         written = FinalOutput()
         with RunFileReader(self.plan.run_file, checked=False) as reader:
             counts, errors = reader.totals().counts, reader.errors()
+            has_bad_rows = _has_bad_rows(counts) or bool(counts.get(Status.SKIPPED) and reader.has_skipped_for_cause())
             if reader.is_complete() and reader.row_total() == sum(counts.values()):
                 reason, message = StopReason.FINISHED, ""
                 if self._writes_output:
@@ -173,7 +174,7 @@ class Start:
             figures = replace(figures, counts=counts)
         return replace(
             self.stopped(ended._replace(reason=reason, message=message)),
-            exit_code=exit_code(reason, has_bad_rows=_has_bad_rows(counts)),
+            exit_code=exit_code(reason, has_bad_rows=has_bad_rows),
             figures=figures,
             output=written.output,
             failures=written.failures,

@@ -16,6 +16,7 @@ from rowmill.core.requests.routing import Route, Router, RowRouter
 from rowmill.core.rows.chunks import ObjectChunk
 from rowmill.core.rows.outputs import AnswerColumn, OutputColumns
 from rowmill.core.rows.outputs.batch_result_lines import BATCH, RESULT_FORMS
+from rowmill.core.rows.outputs.earlier import columns_set_aside
 from rowmill.core.rows.selection import select
 from rowmill.errors import JobError, OutputError
 from rowmill.io.sinks import check_writable, format_of
@@ -163,13 +164,15 @@ def columns_of(
 ) -> OutputColumns:
     """The output's columns in order, unchecked."""
     kinds = schema.columns if schema is not None else (("answer", "string"),)
+    set_aside = columns_set_aside(inputs, job.meta_prefix)
     return OutputColumns(
-        tuple(inputs),
+        tuple(name for name in inputs if name not in set_aside),
         tuple(AnswerColumn(name, kind) for name, kind in kinds),  # type: ignore[arg-type]
         job.answer_prefix,
         job.meta_prefix,
         with_reasoning=reasoning,
         with_duplicates=duplicates,
+        set_aside=set_aside,
     )
 
 
@@ -177,13 +180,14 @@ def columns_of(
 class Input:
     """The opened input: its chosen rows, and how many there may be (None: not known before it is read).
 
-    `notes` is what the user should know about them, a sentence each.
+    `columns` are those of its first rows; `notes` is what the user should know about them, a sentence each.
     """
 
     chunks: Iterator[Chunk]
     size_hint: int | None
     is_empty: bool
     notes: Sequence[str] = ()
+    columns: Sequence[str] = ()
 
 
 def open_input(plan: Plan, source: Source | None = None) -> Input:
@@ -218,8 +222,8 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
         _check_first(plan, first)
     chosen = where is not None or job.sample is not None or job.limit is not None
     hint = None if chosen else source.size_hint()
-    notes = _batch_notes(job, first) if job.is_batch else ()
-    return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes)
+    notes = _batch_notes(job, first) if job.is_batch else _earlier_notes(job, first.columns)
+    return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes, columns=first.columns)
 
 
 def _source_of(job: Job) -> Source:
@@ -265,6 +269,14 @@ def _batch_notes(job: Job, first: Chunk) -> list[str]:
             "and --param model=NAME puts one model into all of them"
         )
     return notes
+
+
+def _earlier_notes(job: Job, columns: Sequence[str]) -> list[str]:
+    set_aside = columns_set_aside(columns, job.meta_prefix)
+    if not set_aside:
+        return []
+    named = ", ".join(name for name in columns if name in set_aside)
+    return [f"the input is an output of Rowmill: its columns {named} are set aside (another --meta-prefix keeps them)"]
 
 
 def _check_expected(job: Job, columns: Sequence[str]) -> None:

@@ -37,11 +37,16 @@ _META: Sequence[tuple[str, str, MetaKind]] = (
 )
 _REASONING: tuple[str, str, MetaKind] = ("reasoning", "reasoning", "string")
 _DUPLICATE_OF: tuple[str, str, MetaKind] = ("duplicate_of", "duplicate_of", "integer")
+OWN_META = tuple(name for name, _, _ in _META)
+OPTIONAL_META = (_REASONING[0], _DUPLICATE_OF[0])
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumns:
-    """The columns of an output: input, answer, then what Rowmill says about the row."""
+    """The columns of an output: input, answer, then what Rowmill says about the row.
+
+    `set_aside`: columns of the input that are no part of the output (see `earlier`).
+    """
 
     input: tuple[str, ...]
     answer: tuple[AnswerColumn, ...]
@@ -49,6 +54,7 @@ class OutputColumns:
     meta_prefix: str = "_"
     with_reasoning: bool = False
     with_duplicates: bool = False
+    set_aside: frozenset[str] = frozenset()
 
     @property
     def answer_names(self) -> tuple[str, ...]:
@@ -88,6 +94,8 @@ class OutputColumns:
         answer, meta = set(self.answer_names), set(self.meta_names)
         found = []
         for name in dict.fromkeys(self.input if input_names is None else input_names):
+            if name in self.set_aside:
+                continue
             if name in answer:
                 found.append(_clash(name, "the input and the answer both have a column", "--answer-prefix"))
             if name in meta:

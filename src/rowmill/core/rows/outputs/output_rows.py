@@ -55,7 +55,10 @@ class Batch:
         answer_names = [(column.name, self.columns.answer_prefix + column.name) for column in self.columns.answer]
         meta_names, meta_of = self.columns.meta_names, self.columns.meta_of()
         rows = zip(self.chunk.records(), self.answers(), self.finished, strict=True)
+        set_aside = self.columns.set_aside
         for record, answer, outcome in rows:
+            for name in set_aside:
+                record.pop(name, None)
             for name, final_name in answer_names:
                 record[final_name] = answer.get(name)
             record.update(zip(meta_names, meta_of(outcome), strict=True))
