@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from rowmill.records import Result
 
 Source = Annotated[
-    str,
-    typer.Argument(metavar="SOURCE|JOB.yaml", help="A file, a glob, - for JSONL on standard input, or a job file."),
+    list[str],
+    typer.Argument(metavar="SOURCE...|JOB.yaml", help="Files, a glob, - for JSONL on standard input, or a job file."),
 ]
 
 
@@ -44,7 +44,7 @@ def run(
         job,
         on_change=on_change,
         fresh=fresh,
-        confirm=confirm if can_ask() and source != "-" else None,
+        confirm=confirm if can_ask() and source != ["-"] else None,
         approve=_approve(yes, may_spend=job.budget_usd is not None),
         observers=[Progress(quiet=quiet)],
     )
@@ -71,18 +71,18 @@ def check_on_change(on_change: str | None) -> None:
     check_choice("on_change", on_change, "--on-change")
 
 
-def is_job_file(source: str) -> bool:
+def is_job_file(source: list[str]) -> bool:
     """Whether SOURCE names a job file, by its ending."""
-    return source.lower().endswith((".yaml", ".yml"))
+    return len(source) == 1 and source[0].lower().endswith((".yaml", ".yml"))
 
 
-def job_of(source: str, options: Given) -> Job:
+def job_of(source: list[str], options: Given) -> Job:
     """The job in the file that `source` names, or the job for that source."""
     from rowmill.job import job_from_options, load_job
 
     if is_job_file(source):
-        return load_job(source, options.values)
-    return job_from_options({"source": source, **options.values})
+        return load_job(source[0], options.values)
+    return job_from_options({"source": source[0] if len(source) == 1 else source, **options.values})
 
 
 def finish(result: Result, output: str, quiet: bool, json: bool) -> None:

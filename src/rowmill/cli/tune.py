@@ -53,13 +53,13 @@ def tune(
     else:
         _print(report)
     if write and report.advice is not None:
-        _write(source, report.advice)
+        _write(source[0], report.advice)
     if not quiet:
-        say(*_closing(report, source, write))
+        say(*_closing(report, source[0], write))
     raise typer.Exit(report.exit_code)
 
 
-def _check(source: str, options: Given, write: bool) -> None:
+def _check(source: list[str], options: Given, write: bool) -> None:
     faults = []
     if options["in_flight"] is not None:
         faults.append("--in-flight: tune sets it itself; --most says how far it may go")

@@ -15,7 +15,15 @@ from pydantic_core import PydanticCustomError
 
 from rowmill.core.names import databases
 from rowmill.core.names.encodings import check_encoding
-from rowmill.core.names.files import SECRET_PARAMETERS, held_secret, is_remote, is_web, without_file_scheme
+from rowmill.core.names.files import (
+    SECRET_PARAMETERS,
+    SEVERAL,
+    held_secret,
+    is_remote,
+    is_web,
+    source_parts,
+    without_file_scheme,
+)
 from rowmill.core.names.formats import BATCH_READABLE, compression_of
 from rowmill.core.replies.schemas import TYPES
 from rowmill.core.requests.max_tokens import MAX_TOKENS_NAMES
@@ -68,7 +76,22 @@ def not_blank(text: str) -> str:
     return text
 
 
+def several_sources(value: object) -> object:
+    """A list of files is one source."""
+    if isinstance(value, list | tuple) and value and all(isinstance(part, str) for part in value):
+        return SEVERAL.join(value)
+    return value
+
+
 def source(text: str) -> str:
+    parts = source_parts(text)
+    if len(parts) > 1:
+        for part in parts:
+            if part == "-" or databases.is_database(part) or part.startswith(DATABASES):
+                raise wrong(f"{part} cannot be one of several files; run it by itself")
+            if part.lower().endswith((".yaml", ".yml")):
+                raise wrong(f"{part} is a job file, which is run by itself, not one of several files of rows")
+        return SEVERAL.join(not_blank(_file_name(part)) for part in parts)
     if text.startswith(DATABASES):
         raise wrong(refusal("such a database as the source"))
     return _database(text) if databases.is_database(text) else not_blank(_file_name(text))

@@ -74,6 +74,8 @@ def _in_folder(document: Document, folder: str) -> Document:
     values = dict(document.values)
     for key in ("source", "output", "run_file"):
         path = values.get(key)
+        if key == "source" and isinstance(path, list) and all(isinstance(part, str) for part in path):
+            values[key] = [part if "://" in part else os.path.join(folder, part) for part in path]
         if isinstance(path, str) and path != "-" and "://" not in path and path.strip():
             values[key] = os.path.join(folder, path)
         elif isinstance(path, str) and key != "run_file":

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from rowmill.core.names.databases import DatabaseUrl, Mode, Target
-from rowmill.core.names.files import default_run_file, is_remote, leaf
+from rowmill.core.names.files import SEVERAL, default_run_file, is_remote, leaf
 from rowmill.core.names.formats import COMPRESSED, READABLE
 from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
@@ -209,7 +209,7 @@ class Job(_Part):
     seconds; `sample` rows are drawn with `seed`; `limit` counts rows after `where` and `sample`.
     """
 
-    source: Annotated[str, AfterValidator(checks.source)]
+    source: Annotated[str, BeforeValidator(checks.several_sources), AfterValidator(checks.source)]
     prompt: Annotated[tuple[Turn, ...], BeforeValidator(checks.turns)] = Field(default=(), validate_default=True)
     system: Template | None = None
     answer: AnswerSpec | None = None
@@ -348,7 +348,8 @@ def default_output(source: str) -> str:
     Beside a source elsewhere nothing is written: then it goes into the current folder.
     """
     stem = leaf(source) if is_remote(source) else source
-    if source == "-" or isinstance(source, DatabaseUrl) or not stem or any(sign in stem for sign in "*?["):
+    is_one_file = bool(stem) and source != "-" and not any(sign in stem for sign in (*"*?[", SEVERAL))
+    if isinstance(source, DatabaseUrl) or not is_one_file:
         raise PydanticCustomError("output", "missing; name the output with -o/--output")
     for endings in (COMPRESSED, READABLE):
         stem = next((stem[: -len(ending)] for ending in endings if stem.lower().endswith(ending)), stem)

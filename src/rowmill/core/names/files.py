@@ -115,3 +115,11 @@ def _near(output: str) -> str:
 def failures_path(output: str) -> str:
     """Where the rows of an output go that ended badly."""
     return f"{output}.failed.jsonl"
+
+
+SEVERAL = "\n"  # stands between the names of several files that are one source; no name on a command line holds it
+
+
+def source_parts(source: str) -> list[str]:
+    """The names that a source consists of, in order; globs as they are."""
+    return source.split(SEVERAL)

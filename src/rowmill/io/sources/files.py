@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rowmill.core.names.files import is_remote
+from rowmill.core.names.files import is_remote, source_parts
 from rowmill.errors import SourceError
 from rowmill.io.files import remote
 from rowmill.io.sources.lines import InputFile
@@ -106,7 +106,10 @@ class FileSource:
 
 
 def find_files(spec: str) -> list[str]:
-    """The paths that a path or glob names, sorted; raises SourceError where there is none."""
+    """The paths that a path or glob names, sorted; several of them in their order.  Raises SourceError for none."""
+    parts = source_parts(spec)
+    if len(parts) > 1:
+        return list(dict.fromkeys(path for part in parts for path in find_files(part)))
     if is_remote(spec):
         try:
             return remote.find(spec)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from rowmill.core.names.databases import DatabaseUrl
-from rowmill.core.names.files import is_remote
+from rowmill.core.names.files import is_remote, source_parts
 from rowmill.errors import OutputError
 from rowmill.job import Job
 
@@ -54,4 +54,5 @@ def _sources(name: str) -> list[str]:
         return [str(name.path)] if name.kind != "postgresql" else []
     if name == "-" or not name:
         return []
-    return [name] if is_remote(name) else sorted(glob.glob(name)) or [name]
+    names = source_parts(name)
+    return [path for one in names for path in ([one] if is_remote(one) else sorted(glob.glob(one)) or [one])]
