@@ -161,7 +161,7 @@ def test_faults_name_the_keyword(workplace: Workplace) -> None:
 
 def test_rows_are_not_a_source_of_run(workplace: Workplace) -> None:
     with pytest.raises(rowmill.JobError, match=r"rowmill\.map"):
-        rowmill.run([{"text": "x"}], **arguments(workplace))  # type: ignore[arg-type]
+        rowmill.run([{"text": "x"}], **arguments(workplace))  # type: ignore[list-item]
 
 
 def test_something_without_fields_is_no_answer(workplace: Workplace) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from rowmill.api.kinds import check_kinds
 from rowmill.errors import JobError
 from rowmill.job import Job, job_from_options, load_job
 from rowmill.job.faults import nearest
@@ -147,22 +148,33 @@ OWNERS: Mapping[str, Iterable[str]] = {
 }
 
 
-def make_job(source: Path, given: Mapping[str, Any], known: Iterable[str] = RunOptions.__annotations__) -> Job:
+def make_job(
+    source: Path | Sequence[Path], given: Mapping[str, Any], known: Iterable[str] = RunOptions.__annotations__
+) -> Job:
     """The job that a source, or a job file with options over it, makes.  Raises JobError with every fault."""
-    name = os.fspath(source) if isinstance(source, str | os.PathLike) else None
-    if not isinstance(name, str):
-        raise JobError(f"source: must be a path, a glob or `-`, not {type(source).__name__}; for rows use rowmill.map")
+    name = _source_name(source)
     check_names(given, {*known, *NAMED})
+    check_kinds(given)
     options = {key: _plain(key, value) for key, value in given.items() if value is not None and key not in FLAGS}
     twice = sorted(set(ENDPOINT).intersection(options)) if "endpoints" in options else ()
     if twice:
         raise JobError(f"{', '.join(twice)}: belongs to one endpoint; put it into the mappings of endpoints")
     try:
-        if name.lower().endswith((".yaml", ".yml")):
+        if isinstance(name, str) and name.lower().endswith((".yaml", ".yml")):
             return load_job(name, options)
         return job_from_options({"source": name, **options})
     except JobError as error:
         raise JobError(*map(_as_keyword, error.faults)) from None
+
+
+def _source_name(source: object) -> str | list[str]:
+    """A path, or several."""
+    parts = source if isinstance(source, list | tuple) and source else [source]
+    names = [os.fspath(part) if isinstance(part, str | os.PathLike) else None for part in parts]
+    texts = [name for name in names if isinstance(name, str)]
+    if len(texts) < len(names):
+        raise JobError(f"source: must be a path, a glob or `-`, not {type(source).__name__}; for rows use rowmill.map")
+    return texts if len(texts) > 1 else texts[0]
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:

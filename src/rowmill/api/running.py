@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    source: Path,
+    source: Path | Sequence[Path],
     *,
     prompt: Prompt | None = None,
     model: str | Sequence[str] | None = None,
@@ -31,9 +31,9 @@ def run(
 ) -> Result:
     """Asks a model about every row of a file, or goes on with it; blocks until it ends.
 
-    `source` is a path, a glob, `-` or a job file (`.yaml`), over which the other arguments go; a batch file of the
-    Batch API needs no prompt.  `answer` is
-    shorthand (`"sentiment: positive|negative"`), a JSON Schema, a pydantic model or another class with fields.
+    `source` is a path, a list of paths, a glob, `-` or a job file (`.yaml`), over which the other arguments go; a
+    batch file of the Batch API needs no prompt.  `answer` is shorthand (`"sentiment: positive|negative"`), a JSON
+    Schema, a pydantic model or another class with fields.
     A second call with the same arguments sends only what is missing.
 
     Works in scripts, threads and where a loop is running.  Every end that leaves a run file is a Result, also an
@@ -50,7 +50,7 @@ def run(
 
 
 async def arun(
-    source: Path,
+    source: Path | Sequence[Path],
     *,
     prompt: Prompt | None = None,
     model: str | Sequence[str] | None = None,
