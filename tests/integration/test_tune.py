@@ -206,3 +206,42 @@ def test_auto_uses_the_slots_of_a_queueing_server(tmp_path: Path) -> None:
         [lane] = ended.json()["lanes"]
         assert lane["adapts"]
         assert 10 <= lane["limit"] <= 48
+
+
+PRICED_JOB = """\
+source: in.csv
+prompt: "Say it: {{ text }}"
+endpoints:
+  - model: sim
+    url: URL
+    price: {input: 0, output: 100}
+params: {max_tokens: 100}
+budget_usd: 1
+output: out.jsonl
+"""
+
+
+def test_a_tune_keeps_to_the_budget_and_what_it_spends_is_the_runs_money(tmp_path: Path) -> None:
+    """100 tokens of output cost a cent, which is also the worst case: a hundred requests."""
+    with Simulator(Behaviour(output_tokens=100, latency="0.01")) as simulator:
+        workplace = Workplace(tmp_path, simulator)
+        workplace.write_rows(1_000)
+        workplace.write("job.yaml", PRICED_JOB.replace("URL", simulator.url))
+        ended = workplace.rowmill("tune", "job.yaml", "--most", "50")
+        sent = workplace.request_total()
+        status = workplace.rowmill("status", "out.jsonl", "--json").json()
+        again = workplace.rowmill("run", "job.yaml", "--json")
+        assert workplace.request_total() == sent == 100
+    assert ended.code == 4
+    assert "raise --budget-usd" in ended.err
+    assert status["cost_usd"] == pytest.approx(1.0)
+    assert again.code == 4
+    assert again.json()["cost_usd"] == pytest.approx(1.0)
+
+
+def test_a_tune_without_a_known_price_is_refused_under_a_budget(workplace: Workplace) -> None:
+    workplace.write_rows(100)
+    ended = tune(workplace, "--budget-usd", "1", "--max-tokens", "10")
+    assert ended.code == 2
+    assert "the price of sim is unknown" in ended.err
+    assert workplace.request_total() == 0

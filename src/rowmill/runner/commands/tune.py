@@ -30,6 +30,7 @@ from rowmill.runner.session.session import MeasurementStep, Session, SessionRule
 from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import Endpoint, WritingProvider, open_providers, redactor, resolve_endpoints
 from rowmill.runner.setup.plan import Plan, make_plan, open_input, watch_columns
+from rowmill.runner.setup.pricing import priced
 from rowmill.store import changes
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
@@ -84,7 +85,7 @@ def tune(
     with signals(leave, wanted=interrupts):
         _check(job, rules)
         plan = make_plan(job)
-        endpoints = resolve_endpoints(job)
+        endpoints = priced(job, resolve_endpoints(job))
         open_input(plan)
         with RunFileLock(plan.run_file):
             ensure_run_file(plan)
