@@ -311,3 +311,22 @@ def _attempts_stored(workplace: Workplace) -> int:
         return int(connection.execute("SELECT count(*) FROM attempts").fetchone()[0])
     finally:
         connection.close()
+
+
+@pytest.mark.slow
+def test_after_a_kill_only_what_was_sent_counts_as_spent(tmp_path: Path) -> None:
+    """64 in flight, of which a quota lets one a second go: each costs 0.0808 USD at most."""
+    price = {"input": 0, "output": 800}
+    with Simulator(Behaviour(output_tokens=100, latency="0.05", scripts={"row-2": "hang"})) as simulator:
+        workplace = Workplace(tmp_path, simulator)
+        write_job(workplace, 100, price, params={"max_tokens": 100}, budget_usd=100)
+        job = (tmp_path / "job.yaml").read_text().replace('"in_flight": 4', '"in_flight": 64, "rpm": 60')
+        workplace.write("job.yaml", job)
+        process = workplace.begin("run", "job.yaml")
+        until(lambda: workplace.request_total() == 3, process)
+        kill(process)
+        ended = workplace.rowmill("run", "job.yaml", "--json", "--budget-usd", "0.25")
+        assert workplace.request_total() == 3
+    assert ended.code == 4
+    assert "0.24 USD are spent (0.08 of it unconfirmed" in ended.err
+    assert not list(tmp_path.glob("*-spent"))

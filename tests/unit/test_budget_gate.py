@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
+from collections.abc import Callable
 
 import pytest
 from tests.virtual import FakeClock, FakeFeed, FakeProvider, FakeStore, ok, run_virtual
 
-from rowmill.core.limits.rate import RateLimiter
+from rowmill.core.limits.rate import Limits, RateLimiter
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.pricing.prices import Price, PriceSpec, Rates
 from rowmill.core.replies.steps import RetryRules
 from rowmill.core.requests.prompts import compile_prompt
+from rowmill.engine.budget_gate import BudgetGate
 from rowmill.engine.lane import Lane
 from rowmill.engine.lane_config import LaneConfig
 from rowmill.engine.rate_gate import RateGate
@@ -114,3 +118,68 @@ def test_a_budget_that_buys_nothing_sends_nothing() -> None:
 def test_the_price_of_the_test_is_what_a_job_would_state() -> None:
     stated = PriceSpec(0.0, 0.01, unit="token")
     assert PRICE.cost(Usage(1, 7)) == pytest.approx(7 * stated.output)
+
+
+class Waiting:
+    """A run of 200 rows, 64 in flight, of which a quota lets one a second go; what its record says as time passes."""
+
+    def __init__(self, until_s: float, stop: Callable[[Run], None] | None = None) -> None:
+        self.provider = FakeProvider(lambda index, number, at: ok("yes"), latency_s=0.1)
+        self.budget = Budget(1.0)
+        self.recorded: list[tuple[int, int, int]] = []
+        self.budget.record = lambda *figures: self.recorded.append(figures)
+        self._stop = stop
+        run_virtual(lambda: self._go(until_s))
+
+    async def _go(self, until_s: float) -> None:
+        clock = FakeClock()
+        feed = FakeFeed([Row(index, {"text": str(index)}) for index in range(200)])
+        run = Run([feed], FakeStore(), clock, RunStats(Before(), clock.now, lambda: 200))
+        config = LaneConfig("lane", "model", 64, price=PRICE, worst_usd=lambda request: 0.01)
+        gate = RateGate(RateLimiter(Limits(requests_per_min=60)), clock)
+        rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, RetryRules())
+        run.add(Lane(config, self.provider, clock, run.notify, gate, run.failover.join(feed)), rules)
+        running = asyncio.ensure_future(run.execute(RunLimits(budget=self.budget)))
+        await asyncio.sleep(until_s)
+        if self._stop is None:
+            running.cancel()
+        else:
+            self._stop(run)
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def stop_twice(run: Run) -> None:
+    run.stop(StopReason.INTERRUPTED)
+    run.stop(StopReason.INTERRUPTED)
+
+
+def test_what_waits_for_its_rate_is_not_recorded_as_spent() -> None:
+    trial = Waiting(5.05, stop_twice)
+    sent = len(trial.provider.sent)
+    assert sent < 10
+    assert max(maybe for _, maybe, _ in trial.recorded) <= sent * 10**10
+    assert len(trial.recorded) <= 2 * sent
+
+
+def test_waiters_that_are_dropped_give_their_money_back() -> None:
+    trial = Waiting(5.05, stop_twice)
+    assert trial.budget.reserved_usd == 0.0
+    assert trial.budget.sending_usd == 0.0
+    assert trial.budget.spent_usd <= len(trial.provider.sent) * 0.01 + 1e-12
+
+
+def test_a_send_that_was_admitted_and_dropped_in_one_turn_gives_its_money_back() -> None:
+    async def go() -> float:
+        gate = BudgetGate(lambda: None)
+        gate.budget = Budget(1.0)
+        assert await gate.admit(0.8)
+        gate.sends(0.8)
+        waiting = asyncio.ensure_future(gate.admit(0.5))
+        await asyncio.sleep(0)
+        gate.settle(0.8, 0.1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return gate.budget.reserved_usd
+
+    assert run_virtual(go) == 0.0

@@ -44,7 +44,17 @@ class BudgetGate:
         waiter = Waiter(worst_usd, asyncio.get_running_loop().create_future())
         self._waiters.append(waiter)
         self._serve()
-        return await waiter.admitted
+        try:
+            return await waiter.admitted
+        except asyncio.CancelledError:
+            if not waiter.admitted.cancelled() and waiter.admitted.result():  # admitted and dropped in one turn
+                self.give_back(worst_usd)
+            raise
+
+    def sends(self, worst_usd: float) -> None:
+        """What was admitted is sent now."""
+        if self.budget is not None:
+            self.budget.sends(worst_usd)
 
     def settle(self, worst_usd: float, cost_usd: float | None) -> None:
         """A send has ended; None where its cost stays unknown."""

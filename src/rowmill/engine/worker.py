@@ -108,14 +108,14 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
         state.reserved_usd = _worst_usd(lane, state)
         if not await context.budget_gate.admit(state.reserved_usd):
             return None
-    if not (lane.may_send_now(state) or await lane.may_send(state)):
-        context.budget_gate.give_back(state.reserved_usd)
+    if not (lane.may_send_now(state) or await _may_send(lane, context, state)):
         return Wait(0.0, BLOCKED)
     assert state.request is not None
     timeout_s = lane.config.timeout_s
     if left_s < timeout_s:
         timeout_s = left_s
     raw: RawReply | Failure | None = None
+    context.budget_gate.sends(state.reserved_usd)
     lane.sends(state)
     try:
         raw = await lane.provider.send(state.request, timeout_s)
@@ -129,6 +129,17 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
         assert type(raw) is RawReply
         read = await _read_aside(context.aside, lane, context, state, raw)
     return _judged(lane, context, state, raw, read)
+
+
+async def _may_send(lane: Lane, context: WorkerContext, state: RowState) -> bool:
+    """Waits for the lane's rates; what is not sent, also where the wait is dropped, gives its money back."""
+    may_go = False
+    try:
+        may_go = await lane.may_send(state)
+    finally:
+        if not may_go:
+            context.budget_gate.give_back(state.reserved_usd)
+    return may_go
 
 
 async def _read_aside(aside: Aside, lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Read:

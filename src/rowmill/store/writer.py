@@ -23,6 +23,7 @@ from rowmill.store import connection as connections
 from rowmill.store import meta
 from rowmill.store.inserts import UNSTORABLE, Row, insert_attempts, insert_outcomes, storable
 from rowmill.store.packing import DICTIONARY_BYTES, SAMPLE_BYTES, Packer, dictionary_of
+from rowmill.store.spend_ledger import SpendLedger, take_over
 
 COMMIT_INTERVAL_S = 0.2
 FEWEST_UNCOMMITTED = 1000
@@ -70,6 +71,9 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._connection = connections.writer(path)
+        self._ledger: SpendLedger | None = None
+        with connections.translated(path):
+            take_over(path, self._connection)
         self._packer = Packer(meta.dictionary(self._connection))
         self._samples: list[bytes] = []
         self._sampled_bytes = 0
@@ -90,6 +94,13 @@ class Writer:
         self.versions = versions
         self.version = next(iter(versions.values()), 0)
         self.session_id = self.do(_new_session)
+
+    def keep_account(self) -> Callable[[int, int, int], None]:
+        """What is to be told of the session's money from now on; see `SpendLedger.write`."""
+        session = self.session_id
+        assert session is not None
+        self._ledger = self.do(lambda connection: SpendLedger.of_session(self.path, connection, session))
+        return self._ledger.write
 
     def save_attempt(self, attempt: Attempt) -> None:
         self._attempts.append(attempt)
@@ -155,6 +166,9 @@ class Writer:
             self._something.set()
             self._thread.join()
         self._connection.close()
+        if self._ledger is not None:
+            self._ledger.close(is_committed=self._error is None)
+            self._ledger = None
         if self._error is not None:
             raise self._error
 

@@ -10,7 +10,7 @@ from rowmill.runner.output.destinations import check_destination
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
 
-SIDE_FILES = ("-wal", "-shm")
+SIDE_FILES = ("-wal", "-shm", "-spent")
 
 
 def ensure_run_file(plan: Plan) -> None:

@@ -151,6 +151,8 @@ class Session:
         budget = self._budget(run)
         self._writer.begin(loop, self._rules.versions)
         self._writer.notify = lambda words: _on_loop(loop, run.notify, Notice(words))
+        if budget is not None:
+            budget.record = self._writer.keep_account()
         self._writer.snapshot = lambda: _session_columns(run, stats, budget)
         spool.start()
         try:
@@ -261,9 +263,9 @@ def _session_columns(run: Run, stats: RunStats, budget: Budget | None) -> Mappin
         "output_tokens": sum(lane.output_tokens for lane in lanes),
         "cost_usd": sum(lane.cost_usd for lane in lanes),
         "unknown_costs": sum(lane.unknown_costs for lane in lanes),
-        # What is in flight counts as spent, in case the process is killed.
+        # What is sent counts as spent, in case the machine stops; what still waits to be sent does not.
         "unconfirmed_usd": sum(lane.unconfirmed_usd for lane in lanes)
-        + (0.0 if budget is None else budget.reserved_usd),
+        + (0.0 if budget is None else budget.sending_usd),
         "latencies": stats.latencies.buckets(),
         "snapshot": snapshot_object(run.figures()),
     }
