@@ -97,13 +97,15 @@ class Body(Record, frozen=True):
     """A request's body as somebody else wrote it, JSON, for `path` below the endpoint's URL.
 
     `model` is the one it names, None where the endpoint's is to be put in.  `max_tokens` is the most that it lets
-    all its answers have together, None where nothing limits them.
+    all its answers have together, None where nothing limits them.  `surplus_tokens` is how many tokens it may count at
+    most beyond one a byte (below 0: so many fewer).
     """
 
     path: str
     content: bytes
     model: str | None
     max_tokens: int | None
+    surplus_tokens: int = 0
 
 
 class Item(Record, frozen=True):

@@ -433,6 +433,18 @@ def test_a_budget_holds_by_the_limits_that_bodies_state(workplace: Workplace) ->
     assert "--max-tokens" in failed["error"]["message"]
 
 
+def test_an_image_that_nothing_bounds_is_refused_by_name_and_never_sent(workplace: Workplace) -> None:
+    part = {"type": "image_url", "image_url": {"url": "https://example.org/[[row-1]].png"}}
+    body = {"model": "m", "messages": [{"role": "user", "content": [part]}], "max_tokens": 8}
+    write(workplace, [line(0), line(1, body=body), line(2)])
+    workplace.write("job.yaml", PRICED.format(url=workplace.simulator.url, budget=1))
+    assert workplace.rowmill("run", "job.yaml").code == 3
+    assert workplace.request_total() == 2
+    [failed] = workplace.output("out.jsonl.failed.jsonl")
+    assert "holds an image" in failed["error"]["message"]
+    assert "image_tokens" in failed["error"]["message"]
+
+
 def test_check_shows_the_first_body_and_a_quote_estimates_all(workplace: Workplace) -> None:
     write(workplace, [line(0, "/v1/files"), *(line(n) for n in range(1, 20))])
     workplace.write("job.yaml", PRICED.format(url=workplace.simulator.url, budget=5))

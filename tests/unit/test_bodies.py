@@ -146,7 +146,7 @@ def test_a_model_that_is_not_named_is_left_to_the_endpoint() -> None:
 
 
 def test_a_budget_refuses_what_it_cannot_bound() -> None:
-    bodies = BatchBodies(lambda body: None if body.max_tokens else "no limit")
+    bodies = BatchBodies(lambda body, values: body if body.max_tokens else "no limit")
     line = {"url": "/v1/chat/completions", "body": CHAT}
     with pytest.raises(TemplateFault, match="no limit"):
         bodies.request(Row(0, line), {})

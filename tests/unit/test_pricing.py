@@ -126,3 +126,10 @@ def test_rates_and_budget_reckon_with_the_same_limit_of_tokens(params: dict[str,
     [endpoint] = resolve_endpoints(job("vllm/m", params=params))
     assert answer_limit(job("vllm/m", params=params), endpoint) == limit
     assert request_max_tokens(Request([Message("user", "x")], params)) == limit
+
+
+@pytest.mark.parametrize("name", ["web_search_options", "prediction", "models", "previous_response_id"])
+def test_a_parameter_that_nothing_bounds_is_refused_under_a_budget(name: str) -> None:
+    made = job("vllm/m", budget_usd=1.0, params={"max_tokens": 5, name: ["x"]}, price={"input": 0, "output": 1})
+    with pytest.raises(JobError, match=f"params.{name} of vllm/m has no known bound"):
+        priced(made, resolve_endpoints(made), TODAY)

@@ -135,12 +135,13 @@ class PriceTag(_Part):
     cache_write: Annotated[float, in_range("endpoints[].price.cache_write")] | None = None
     reasoning: Annotated[float, in_range("endpoints[].price.reasoning")] | None = None
     batch: Annotated[float, in_range("endpoints[].price.batch")] | None = None
+    image_tokens: Annotated[int, in_range("endpoints[].price.image_tokens")] | None = None
     unit: Literal["1M", "1K", "token"] = default("endpoints[].price.unit")
 
     @property
     def spec(self) -> PriceSpec:
         """The price as the rules know it."""
-        return PriceSpec(**self.model_dump())
+        return PriceSpec(**self.model_dump(exclude={"image_tokens"}))
 
 
 class HttpSpec(_Part):

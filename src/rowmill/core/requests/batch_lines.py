@@ -48,10 +48,11 @@ def looks_like_batch(columns: Iterable[str]) -> bool:
 class BatchBodies:
     """What is asked is the row's body; implements `ports.RequestBuilder`.
 
-    Parameters of the job go over those of every body.  `unbounded` says why a body may not be sent under a budget.
+    Parameters of the job go over those of every body.  `bounded` gives a body its bounds under a budget, or says why
+    it has none.
     """
 
-    unbounded: Callable[[Body], str | None] | None = None
+    bounded: Callable[[Body, Mapping[str, object]], Body | str] | None = None
 
     @property
     def columns(self) -> frozenset[str]:
@@ -77,13 +78,17 @@ class BatchBodies:
         if model is not None and (not isinstance(model, str) or not model.strip()):
             raise TemplateFault("body.model is not the name of a model")
         made = Body(path, encode_json(body), model, _most_tokens(body, path))
-        if self.unbounded is not None and (fault := self.unbounded(made)) is not None:
-            raise TemplateFault(fault)
-        return Request((), params, made)
+        return Request((), params, made if self.bounded is None else _fit(self.bounded(made, body)))
 
     def is_blank(self, row: Row) -> bool:
         """A body is never blank."""
         return False
+
+
+def _fit(bounded: Body | str) -> Body:
+    if isinstance(bounded, str):
+        raise TemplateFault(bounded)
+    return bounded
 
 
 def _path(values: Mapping[str, object]) -> str:

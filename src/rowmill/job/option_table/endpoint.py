@@ -313,6 +313,17 @@ PRICE: tuple[Option, ...] = (
         example="batch: 0.5",
     ),
     Option(
+        name="price_image_tokens",
+        key="endpoints[].price.image_tokens",
+        type="whole number",
+        help="How many tokens an image in a body counts at most; a budget needs it",
+        default_words="known of `openai/` alone",
+        low=1,
+        high=10_000_000,
+        unit="tokens",
+        example="image_tokens: 4800",
+    ),
+    Option(
         name="price_unit",
         key="endpoints[].price.unit",
         type="text",

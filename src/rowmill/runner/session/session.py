@@ -200,7 +200,7 @@ class Session:
         row_params = None if asked.row_params is None else asked.row_params.of
         prompt = asked.prompt
         if isinstance(prompt, BatchBodies) and job.budget_usd is not None:
-            prompt = replace(prompt, unbounded=BodyPrices(job, self._endpoints[number]).fault)
+            prompt = replace(prompt, bounded=BodyPrices(job, self._endpoints[number]).bounded)
         return RowRules(
             prompt=prompt,
             params=asked.params,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 
 from rowmill.core.pricing.prices import Price, price_of
+from rowmill.core.requests.billed_parts import billed_parts
 from rowmill.core.rows.chunks import decode_json
 from rowmill.job import Job
 from rowmill.job.model import effective_params
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Body, Request
 from rowmill.runner.setup.endpoints import Endpoint
+from rowmill.runner.setup.pricing import image_tokens
 
 MOST_REMEMBERED = 1000
+WITHOUT_BOUND = "has no known bound on its tokens, and the budget cannot be held without one"
 
 
 class BodyPrices:
@@ -23,6 +26,7 @@ class BodyPrices:
         self._stated = endpoint.price if endpoint.spec.price is not None else None
         self._preset = endpoint.resolved.preset if sells_tokens(endpoint.resolved) else None
         self._model = endpoint.resolved.model
+        self._image_tokens = image_tokens(endpoint)
         self._tier = effective_params(job, endpoint.spec).get("service_tier")
         self._today = today or date.today()
         self._known: dict[tuple[str, object], Price | None] = {}
@@ -33,27 +37,41 @@ class BodyPrices:
         return self._price(request.body)
 
     def worst_usd(self, content: Callable[[Request], bytes]) -> Callable[[Request], float]:
-        """What a request may cost at most; nothing where no bound is known, which `fault` has refused by then."""
+        """What a request may cost at most; nothing where no bound is known, which `bounded` has refused by then."""
 
         def worst(request: Request) -> float:
-            assert request.body is not None
-            price, most_tokens = self._price(request.body), request.body.max_tokens
-            if price is None or most_tokens is None:
+            body = request.body
+            assert body is not None
+            price = self._price(body)
+            if price is None or body.max_tokens is None:
                 return 0.0
-            return price.worst_case(len(content(request)), most_tokens)
+            return price.worst_case(max(len(content(request)) + body.surplus_tokens, 0), body.max_tokens)
 
         return worst
 
-    def fault(self, body: Body) -> str | None:
-        """Why a budget cannot be held with this body, None where it can."""
-        if self._price(body) is None:
+    def bounded(self, body: Body, values: Mapping[str, object]) -> Body | str:
+        """The body, which spells `values`, with the bound of its input; or why a budget cannot be held with it."""
+        price = self._price(body)
+        if price is None:
             return (
                 f"the price of {body.model or self._model} is unknown, and the budget cannot be held without it: "
                 "state one in a job file (endpoints: price)"
             )
+        if price.is_free:
+            return body
         if body.max_tokens is None:
             return "the body does not limit its answer, and the budget cannot be held without that: add --max-tokens N"
-        return None
+        parts = billed_parts(values, body.path)
+        if parts.unbounded is not None:
+            where, why = parts.unbounded
+            return f"body.{where} {WITHOUT_BOUND} ({why}): take it out, or run without --budget-usd"
+        if parts.images and self._image_tokens is None:
+            return (
+                f"the body holds an image, which {WITHOUT_BOUND} at {self._model}: state how many tokens one counts at "
+                "most, in a job file (endpoints: price: {image_tokens: N}), or run without --budget-usd"
+            )
+        most = parts.most_input_tokens(len(body.content), self._image_tokens or 0)
+        return body.replaced(surplus_tokens=most - len(body.content))
 
     def _price(self, body: Body) -> Price | None:
         if self._stated is not None or self._preset is None:

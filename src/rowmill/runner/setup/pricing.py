@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
 from rowmill.core.pricing.prices import Price, implausible, price_of
+from rowmill.core.requests.billed_parts import unbounded_parameter
 from rowmill.core.requests.expressions import is_template
 from rowmill.core.requests.max_tokens import MAX_TOKENS_NAMES, max_tokens_of
 from rowmill.engine.rate_gate import request_max_tokens
@@ -18,6 +19,8 @@ from rowmill.records import Request
 from rowmill.runner.setup.endpoints import Endpoint
 
 UNLIMITED_TOKENS = 1_000_000  # no model writes more in one reply
+# What an image counts at most, by OpenAI's formulas: 2,833 tokens and 5,667 for each of 8 tiles, of gpt-4o-mini.
+IMAGE_TOKENS: Mapping[str, int] = {"openai": 2833 + 8 * 5667}
 
 
 def priced(job: Job, endpoints: Sequence[Endpoint], today: date | None = None) -> list[Endpoint]:
@@ -47,6 +50,11 @@ def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
                 f"budget_usd: the price of {endpoint.name} is unknown; state it in a job file, in USD for a million "
                 f"tokens: endpoints: [{{model: {endpoint.name}, price: {{input: 0.15, output: 0.6}}}}]"
             )
+        elif not endpoint.price.is_free and (found := unbounded_parameter(effective_params(job, endpoint.spec))):
+            faults.append(
+                f"budget_usd: params.{found.where} of {endpoint.name} has no known bound on its tokens ({found.why}); "
+                "take it out, or run without a budget"
+            )
         if answer_limit(job, endpoint) is None and not (_limits_each_row(job, endpoint) or job.is_batch):
             faults.append(
                 f"budget_usd: {endpoint.name} needs a limit on the tokens of an answer; give --max-tokens, "
@@ -54,6 +62,14 @@ def _check_budget(job: Job, endpoints: Sequence[Endpoint]) -> None:
             )
     if faults:
         raise JobError(*faults)
+
+
+def image_tokens(endpoint: Endpoint) -> int | None:
+    """How many tokens an image counts at most at this endpoint, None where that is not known."""
+    stated = endpoint.spec.price
+    if stated is not None and stated.image_tokens is not None:
+        return stated.image_tokens
+    return IMAGE_TOKENS.get(endpoint.resolved.preset or "") if sells_tokens(endpoint.resolved) else None
 
 
 def answer_limit(job: Job, endpoint: Endpoint) -> int | None:
