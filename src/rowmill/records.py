@@ -141,7 +141,8 @@ class RawReply(Record, frozen=True):
 class Usage(Record, frozen=True):
     """Tokens that a reply reports; None where it does not say.
 
-    `input_tokens` includes the cached ones, `output_tokens` the reasoning ones.
+    `input_tokens` includes the cached ones, `output_tokens` the reasoning ones, `cache_write_tokens` those that are
+    kept for an hour.
     """
 
     input_tokens: int | None = None
@@ -149,6 +150,7 @@ class Usage(Record, frozen=True):
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
 
 NO_USAGE = Usage()

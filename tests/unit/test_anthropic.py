@@ -200,6 +200,34 @@ def test_cached_tokens_are_added_up_because_their_input_leaves_them_out() -> Non
     assert read(usage=usage).usage == Usage(100_298, 7, 100_000, 248)
 
 
+@pytest.mark.parametrize(
+    ("by_time", "kept", "total"),
+    [
+        ({"ephemeral_5m_input_tokens": 148, "ephemeral_1h_input_tokens": 100}, 100, 298),
+        ({"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 249}, 249, None),
+        (None, None, 298),
+    ],
+)
+def test_what_is_kept_for_an_hour_is_told_apart(by_time: Any, kept: int | None, total: int | None) -> None:
+    usage = {
+        "input_tokens": 50,
+        "cache_creation_input_tokens": 248,
+        "cache_creation": by_time,
+        "output_tokens": 7,
+    }
+    assert read(usage=usage).usage == Usage(total, 7, None, 248, cache_write_1h_tokens=kept)
+
+
+def test_where_nothing_tells_how_long_a_cache_is_kept_it_is_as_long_as_was_asked_for() -> None:
+    one = provider()
+    one.body(Request(ASKED, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}))
+    found = one.read(
+        raw({**MESSAGE, "usage": {"input_tokens": 5, "cache_creation_input_tokens": 9, "output_tokens": 1}})
+    )
+    assert isinstance(found, Reply)
+    assert found.usage.cache_write_1h_tokens == 9
+
+
 @pytest.mark.parametrize("usage", [None, {}])
 def test_missing_usage_is_unknown(usage: object) -> None:
     assert read(usage=usage).usage == Usage()

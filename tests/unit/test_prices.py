@@ -140,7 +140,7 @@ def test_a_stated_price_goes_before_the_bundled_one() -> None:
         ("no-such-model", "openai"),
         ("meta-llama/Meta-Llama-3-8B-Instruct", "vllm"),
         ("gpt-4o-mini", None),
-        ("text-embedding-3-small", "openai"),
+        ("no-such-embedding", "openai"),
     ],
 )
 def test_a_price_that_is_not_known_is_unknown(model: str, preset: str | None) -> None:
@@ -179,3 +179,45 @@ def test_a_plausible_price_is_not_flagged(spec: PriceSpec) -> None:
 def test_a_price_that_cannot_be_is_refused(wrong: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         PriceSpec(**{"input": 1.0, "output": 1.0, **wrong})  # type: ignore[arg-type]
+
+
+def test_what_is_kept_for_an_hour_costs_twice_the_input_and_not_more_than_was_written() -> None:
+    price = price_of("claude-sonnet-4-6", "anthropic", today=TODAY)
+    assert price is not None
+    assert price.cost(Usage(1000, 0, 0, 1000)) == pytest.approx(1000 * 3.75 / 1e6)
+    assert price.cost(Usage(1000, 0, 0, 1000, cache_write_1h_tokens=400)) == pytest.approx(
+        (600 * 3.75 + 400 * 6.0) / 1e6
+    )
+    assert price.cost(Usage(1000, 0, 0, 1000, cache_write_1h_tokens=4000)) == pytest.approx(1000 * 6.0 / 1e6)
+
+
+def test_the_worst_case_of_a_cache_that_is_kept_for_an_hour_is_twice_the_input() -> None:
+    price = price_of("claude-sonnet-4-6", "anthropic", today=TODAY)
+    assert price is not None
+    assert price.worst_case(1_000_000, 0) == pytest.approx(3.75)
+    assert price.worst_case(1_000_000, 0, keeps_1h=True) == pytest.approx(6.0)
+
+
+def test_a_stated_price_of_a_cache_write_says_what_an_hour_costs() -> None:
+    usage = Usage(1_000_000, 0, 0, 1_000_000, cache_write_1h_tokens=1_000_000)
+    assert stated(PriceSpec(1.0, 0.0, cache_write=1.25)).cost(usage) == pytest.approx(2.0)
+    assert stated(PriceSpec(1.0, 0.0, cache_write=1.25, cache_write_1h=3.0)).cost(usage) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "preset", "usd"),
+    [
+        ("text-embedding-3-small", "openai", 0.02),
+        ("gemini-embedding-001", "gemini", 0.15),
+        ("voyage-3.5", "voyageai", 0.06),
+    ],
+)
+def test_embedding_models_have_a_price_and_their_output_costs_nothing(model: str, preset: str, usd: float) -> None:
+    price = price_of(model, preset, today=TODAY)
+    assert price is not None
+    assert price.cost(Usage(1_000_000, 0)) == pytest.approx(usd)
+    assert price.worst_case(1_000_000, 1_000) == pytest.approx(usd)
+
+
+def test_a_model_whose_output_has_no_price_and_that_writes_text_has_none() -> None:
+    assert price_of("pplx-decider-v1.2", "perplexity", today=TODAY) is None

@@ -133,3 +133,32 @@ def test_a_parameter_that_nothing_bounds_is_refused_under_a_budget(name: str) ->
     made = job("vllm/m", budget_usd=1.0, params={"max_tokens": 5, name: ["x"]}, price={"input": 0, "output": 1})
     with pytest.raises(JobError, match=f"params.{name} of vllm/m has no known bound"):
         priced(made, resolve_endpoints(made), TODAY)
+
+
+@pytest.mark.parametrize(
+    ("model", "content", "tokens"),
+    [
+        ("anthropic/claude-sonnet-4-6", b'{"tools":[]}', 612),
+        ("anthropic/claude-sonnet-4-6", b'{"a":"\\"tools\\":[]"}', 20),
+        ("vllm/m", b'{"tools":[]}', 12),
+    ],
+)
+def test_what_claude_is_told_of_tools_counts_at_the_worst(
+    model: str, content: bytes, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-a-real-key")
+    made = job(model, params={"max_tokens": 1}, price={"input": 1, "output": 0, "unit": "token"})
+    [endpoint] = priced(made, resolve_endpoints(made), TODAY)
+    worst = worst_case_of(made, endpoint, lambda request: content)
+    assert worst is not None
+    assert worst(Request([Message("user", "x")], {})) == tokens
+
+
+def test_a_cache_for_an_hour_counts_twice_at_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-a-real-key")
+    made = job("anthropic/claude-sonnet-4-6", params={"max_tokens": 1})
+    [endpoint] = priced(made, resolve_endpoints(made), TODAY)
+    content = b'{"cache_control":{"type":"ephemeral","ttl":"1h"}}'
+    worst = worst_case_of(made, endpoint, lambda request: content)
+    assert worst is not None
+    assert worst(Request([Message("user", "x")], {})) == pytest.approx((len(content) * 6 + 15) / 1e6)

@@ -133,6 +133,7 @@ class PriceTag(_Part):
     output: Annotated[float, in_range("endpoints[].price.output")]
     cached_input: Annotated[float, in_range("endpoints[].price.cached_input")] | None = None
     cache_write: Annotated[float, in_range("endpoints[].price.cache_write")] | None = None
+    cache_write_1h: Annotated[float, in_range("endpoints[].price.cache_write_1h")] | None = None
     reasoning: Annotated[float, in_range("endpoints[].price.reasoning")] | None = None
     batch: Annotated[float, in_range("endpoints[].price.batch")] | None = None
     image_tokens: Annotated[int, in_range("endpoints[].price.image_tokens")] | None = None

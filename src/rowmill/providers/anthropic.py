@@ -41,6 +41,7 @@ class _Usage(msgspec.Struct):
     output_tokens: Any = None
     cache_read_input_tokens: Any = None
     cache_creation_input_tokens: Any = None
+    cache_creation: Any = None
 
 
 class _Block(msgspec.Struct):
@@ -82,6 +83,7 @@ class AnthropicProvider:
         self._words = None if schema is None else instruction(schema)
         self._tool = None if schema is None else _forced_tool(schema)
         self._decoder = msgspec.json.Decoder(_Reply)
+        self._keeps_1h = False
 
     async def send(self, request: Request, timeout_s: float) -> RawReply | Failure:
         """See `ports.Provider`."""
@@ -95,7 +97,9 @@ class AnthropicProvider:
         if system:
             body["system"] = system
         body["messages"] = [message for message in messages if message.role != "system"]
-        return _encode({**body, **asked, **request.params})
+        content = _encode({**body, **asked, **request.params})
+        self._keeps_1h = self._keeps_1h or b'"ttl":"1h"' in content
+        return content
 
     def read(self, raw: RawReply) -> Reply | Failure:
         """Reads a raw reply; pure but for the clock that dates in headers are held against."""
@@ -114,7 +118,7 @@ class AnthropicProvider:
             finish_reason=_FINISH.get(read.stop_reason or "", read.stop_reason),
             reasoning=_joined(block.thinking for block in read.content or ()),
             refusal=(text or _REFUSED) if read.stop_reason == "refusal" else None,
-            usage=NO_USAGE if read.usage is None else _usage(read.usage, has_text=bool(text)),
+            usage=NO_USAGE if read.usage is None else _usage(read.usage, self._keeps_1h, has_text=bool(text)),
             model=read.model,
             request_id=raw.headers.get("request-id") or read.id,
         )
@@ -159,11 +163,20 @@ def _joined(parts: Any) -> str | None:
     return "".join(said) if said else None
 
 
-def _usage(usage: _Usage, *, has_text: bool) -> Usage:
-    """Their `input_tokens` leaves out what was read from or written to the cache; ours has it all."""
+def _usage(usage: _Usage, keeps_1h: bool, *, has_text: bool) -> Usage:
+    """Their `input_tokens` leaves out what was read from or written to the cache; ours has it all.
+
+    Where nothing tells for how long it is kept, and an hour was asked for, it is an hour.
+    """
     read, written = as_count(usage.cache_read_input_tokens), as_count(usage.cache_creation_input_tokens)
     told = (usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
     is_odd = any(value is not None and as_count(value) is None for value in told)
+    by_time = usage.cache_creation if isinstance(usage.cache_creation, dict) else {}
+    kept = as_count(by_time.get("ephemeral_1h_input_tokens"))
+    if kept is None and keeps_1h:
+        kept = written
+    is_odd = is_odd or (kept or 0) > (written or 0)
     fresh = None if is_odd else as_count(usage.input_tokens)
     total = None if fresh is None else fresh + (read or 0) + (written or 0)
-    return judged(Usage(total, as_count(usage.output_tokens), read, written), has_text=has_text)
+    counted = Usage(total, as_count(usage.output_tokens), read, written, cache_write_1h_tokens=kept)
+    return judged(counted, has_text=has_text)

@@ -5,6 +5,7 @@ Must not know requests, lanes or budgets, and never asks the network.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -21,6 +22,10 @@ PER_UNIT: Mapping[str, float] = {"1M": 1e6, "1K": 1e3, "token": 1.0}
 # The dearest model on offer is below 1,000 USD for a million tokens, the cheapest above a hundredth of a cent.
 _MOST_USD_PER_1M = 1000.0
 _LEAST_USD_PER_1M = 0.0001
+# What is kept for an hour costs twice the input, for five minutes 1.25 times (Anthropic).
+_HOUR_FACTOR = 2 / 1.25
+# Models that answer with numbers, whose output costs nothing; that of any other one without a price is unknown.
+_GIVES_NUMBERS = re.compile(r"embed|rerank|(^|[/-])(bge|gte|voyage)-", re.ASCII)
 # Presets that the price data knows under another name; the others are called the same or are not there.
 _PROVIDERS: Mapping[str, str] = {
     "gemini": "google",
@@ -34,9 +39,9 @@ _PROVIDERS: Mapping[str, str] = {
 class PriceSpec:
     """A price as a job states it: USD for one `unit` of tokens.
 
-    What is not stated costs as much as `input` (cached_input, cache_write) or `output` (reasoning).  `batch` is
-    the share of every price that is paid for batch processing (0.5: half).  Raises ValueError for a price that
-    is negative or no number.
+    What is not stated costs as much as `input` (cached_input, cache_write) or `output` (reasoning), `cache_write_1h`
+    1.6 times `cache_write`.  `batch` is the share of every price that is paid for batch processing (0.5: half).
+    Raises ValueError for a price that is negative or no number.
     """
 
     input: float
@@ -46,6 +51,7 @@ class PriceSpec:
     reasoning: float | None = None
     batch: float | None = None
     unit: Literal["1M", "1K", "token"] = "1M"
+    cache_write_1h: float | None = None
 
     def __post_init__(self) -> None:
         if self.unit not in PER_UNIT:
@@ -57,25 +63,27 @@ class PriceSpec:
             raise ValueError(f"batch is the share that is paid, between 0 and 1, not {self.batch}")
 
     def _stated(self) -> list[tuple[str, float]]:
-        names = ("input", "output", "cached_input", "cache_write", "reasoning")
+        names = ("input", "output", "cached_input", "cache_write", "cache_write_1h", "reasoning")
         return [(name, getattr(self, name)) for name in names if getattr(self, name) is not None]
 
     def _rates(self, share: float) -> Rates:
         cached = self.input if self.cached_input is None else self.cached_input
         written = self.input if self.cache_write is None else self.cache_write
+        kept = written * _HOUR_FACTOR if self.cache_write_1h is None else self.cache_write_1h
         thought = self.output if self.reasoning is None else self.reasoning
         per = share / PER_UNIT[self.unit]
-        return Rates(self.input * per, cached * per, written * per, self.output * per, thought * per)
+        return Rates(self.input * per, cached * per, written * per, self.output * per, thought * per, kept * per)
 
 
 class Rates(NamedTuple):
-    """USD a token."""
+    """USD a token; `cache_write_1h` is what is kept for an hour."""
 
     input: float
     cached_input: float
     cache_write: float
     output: float
     reasoning: float
+    cache_write_1h: float = 0.0
 
 
 class Price:
@@ -85,7 +93,7 @@ class Price:
     pays that tier's rates for all of its tokens.  `source` says where the price comes from.
     """
 
-    __slots__ = ("_base", "_base_until", "_is_free", "_per_request_usd", "_tiers", "_worst", "source")
+    __slots__ = ("_base", "_base_until", "_is_free", "_per_request_usd", "_tiers", "_worst", "_worst_1h", "source")
 
     def __init__(self, tiers: tuple[tuple[int, Rates], ...], source: str, per_request_usd: float = 0.0) -> None:
         self.source = source
@@ -96,6 +104,8 @@ class Price:
         self._is_free = per_request_usd == 0.0 and not any(any(rates) for _, rates in tiers)
         # Fewer tokens than bytes may fall into a cheaper tier, so the worst case is over all tiers up to there.
         self._worst = tuple(accumulate((_worst(rates) for _, rates in tiers), _dearer))
+        kept = ((max(_worst(rates)[0], rates.cache_write_1h), _worst(rates)[1]) for _, rates in tiers)
+        self._worst_1h = tuple(accumulate(kept, _dearer))
 
     @property
     def is_free(self) -> bool:
@@ -121,20 +131,21 @@ class Price:
         if written := usage.cache_write_tokens:
             written = min(written, input_tokens)
             input_tokens -= written
-            total += written * rates[2]
+            kept = min(usage.cache_write_1h_tokens or 0, written)
+            total += (written - kept) * rates[2] + kept * rates[5]
         if thought := usage.reasoning_tokens:
             thought = min(thought, output_tokens)
             output_tokens -= thought
             total += thought * rates[4]
         return total + input_tokens * rates[0] + output_tokens * rates[3]
 
-    def worst_case(self, input_bytes: int, max_tokens: int) -> float:
-        """The most that a request can cost, in USD: a token a byte of its body, `max_tokens` of output."""
+    def worst_case(self, input_tokens: int, max_tokens: int, *, keeps_1h: bool = False) -> float:
+        """The most that a request can cost, in USD; `keeps_1h`: it may write to a cache that is kept for an hour."""
         at = 0
-        while at + 1 < len(self._tiers) and input_bytes > self._tiers[at + 1][0]:
+        while at + 1 < len(self._tiers) and input_tokens > self._tiers[at + 1][0]:
             at += 1
-        per_input, per_output = self._worst[at]
-        return self._per_request_usd + input_bytes * per_input + max_tokens * per_output
+        per_input, per_output = (self._worst_1h if keeps_1h else self._worst)[at]
+        return self._per_request_usd + input_tokens * per_input + max_tokens * per_output
 
     def _rates_at(self, input_tokens: int) -> Rates:
         return next(rates for start, rates in reversed(self._tiers) if input_tokens > start)
@@ -204,14 +215,19 @@ def _model(model: str, provider_id: str) -> ModelInfo | None:
 
 def _tiered(prices: ModelPrice, preset: str, model: str) -> Price | None:
     """The token prices of one model; None where it is not paid for by the token alone."""
-    if prices.input_mtok is None or prices.output_mtok is None:
+    output: Any = prices.output_mtok
+    if output is None and _GIVES_NUMBERS.search(model.lower()):
+        output = 0
+    if prices.input_mtok is None or output is None:
         return None
+    written: Any = prices.input_mtok if prices.cache_write_mtok is None else prices.cache_write_mtok
     columns: list[Any] = [
         prices.input_mtok,
         prices.input_mtok if prices.cache_read_mtok is None else prices.cache_read_mtok,
-        prices.input_mtok if prices.cache_write_mtok is None else prices.cache_write_mtok,
-        prices.output_mtok,
-        prices.output_mtok if prices.output_reasoning_mtok is None else prices.output_reasoning_mtok,
+        written,
+        output,
+        output if prices.output_reasoning_mtok is None else prices.output_reasoning_mtok,
+        written if prices.cache_write_1h_mtok is None else prices.cache_write_1h_mtok,
     ]
     starts = {0} | {tier.start for column in columns for tier in getattr(column, "tiers", ())}
     tiers = tuple((start, Rates(*(_at(column, start) / 1e6 for column in columns))) for start in sorted(starts))

@@ -51,4 +51,5 @@ def _counted(usage: Usage) -> Usage:
         cached_input_tokens=as_count(usage.cached_input_tokens),
         cache_write_tokens=as_count(usage.cache_write_tokens),
         reasoning_tokens=as_count(usage.reasoning_tokens),
+        cache_write_1h_tokens=as_count(usage.cache_write_1h_tokens),
     )

@@ -299,6 +299,12 @@ PRICE: tuple[Option, ...] = (
             ("output", "required", "Tokens of the reply", "output: 0.6"),
             ("cached_input", "that of `input`", "Tokens of the prompt read from a cache", "cached_input: 0.075"),
             ("cache_write", "that of `input`", "Tokens of the prompt written to a cache", "cache_write: 0.2"),
+            (
+                "cache_write_1h",
+                "1.6 times `cache_write`",
+                "Tokens of the prompt written to a cache for an hour",
+                "cache_write_1h: 0.3",
+            ),
             ("reasoning", "that of `output`", "Tokens of the reasoning", "reasoning: 0.6"),
         )
     ),

@@ -13,7 +13,7 @@ from rowmill.job.model import effective_params
 from rowmill.providers.presets import sells_tokens
 from rowmill.records import Body, Request
 from rowmill.runner.setup.endpoints import Endpoint
-from rowmill.runner.setup.pricing import image_tokens
+from rowmill.runner.setup.pricing import hidden_tokens, image_tokens, keeps_1h
 
 MOST_REMEMBERED = 1000
 WITHOUT_BOUND = "has no known bound on its tokens, and the budget cannot be held without one"
@@ -45,7 +45,9 @@ class BodyPrices:
             price = self._price(body)
             if price is None or body.max_tokens is None:
                 return 0.0
-            return price.worst_case(max(len(content(request)) + body.surplus_tokens, 0), body.max_tokens)
+            sent = content(request)
+            tokens = max(len(sent) + body.surplus_tokens, 0) + hidden_tokens(sent, body.model or self._model)
+            return price.worst_case(tokens, body.max_tokens, keeps_1h=keeps_1h(sent))
 
         return worst
 

@@ -19,6 +19,7 @@ from rowmill.records import Request
 from rowmill.runner.setup.endpoints import Endpoint
 
 UNLIMITED_TOKENS = 1_000_000  # no model writes more in one reply
+TOOL_TOKENS = 600  # Anthropic adds 235 to 530, by model and choice of tool
 # What an image counts at most, by OpenAI's formulas: 2,833 tokens and 5,667 for each of 8 tiles, of gpt-4o-mini.
 IMAGE_TOKENS: Mapping[str, int] = {"openai": 2833 + 8 * 5667}
 
@@ -88,11 +89,28 @@ def worst_case_of(job: Job, endpoint: Endpoint, body: Callable[[Request], bytes]
     price, max_tokens = endpoint.price, answer_limit(job, endpoint)
     if price is None:
         return None
-    if max_tokens is not None:
-        return lambda request: price.worst_case(len(body(request)), max_tokens)
-    if not _limits_each_row(job, endpoint):
+    if max_tokens is None and not _limits_each_row(job, endpoint):
         return None
-    return lambda request: price.worst_case(len(body(request)), request_max_tokens(request) or UNLIMITED_TOKENS)
+    model = endpoint.resolved.model
+
+    def worst(request: Request) -> float:
+        sent = body(request)
+        most = max_tokens if max_tokens is not None else request_max_tokens(request) or UNLIMITED_TOKENS
+        return price.worst_case(len(sent) + hidden_tokens(sent, request.model or model), most, keeps_1h=keeps_1h(sent))
+
+    return worst
+
+
+def hidden_tokens(body: bytes, model: str) -> int:
+    """What is counted besides the body: what Claude is told of tools, by which gateways make it fit a schema too."""
+    if "claude" not in model.lower() or not (b'"tools":' in body or b'"response_format":' in body):
+        return 0
+    return TOOL_TOKENS
+
+
+def keeps_1h(body: bytes) -> bool:
+    """Whether a body may write to a cache that is kept for an hour.  Inside of texts quotes are escaped."""
+    return b'"ttl":"1h"' in body
 
 
 def _price(job: Job, endpoint: Endpoint, today: date) -> Price | None:
