@@ -140,7 +140,9 @@ class Waiting:
         rules = RowRules(compile_prompt([Message("user", "{{ text }}")]), {}, None, RetryRules())
         run.add(Lane(config, self.provider, clock, run.notify, gate, run.failover.join(feed)), rules)
         running = asyncio.ensure_future(run.execute(RunLimits(budget=self.budget)))
-        await asyncio.sleep(until_s)
+        is_time = asyncio.Event()
+        asyncio.get_running_loop().call_later(until_s, is_time.set)
+        await is_time.wait()
         if self._stop is None:
             running.cancel()
         else:

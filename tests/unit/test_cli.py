@@ -22,6 +22,7 @@ from rowmill.cli.status import follow
 from rowmill.errors import ChangedError, JobError, RunFileError, StopReason, StoreFullError
 from rowmill.job import Job
 from rowmill.records import Message, Result
+from rowmill.runner.commands.forecast import Agreement
 from rowmill.runner.output.exporting import ExportRules
 
 ROW = {
@@ -128,6 +129,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     for name in ("run", "retry", "check", "status", "export", "rows"):
         setattr(module, name, getattr(runner, name))
     module.__dict__["ExportRules"] = ExportRules
+    module.__dict__["Agreement"] = Agreement
     monkeypatch.setitem(sys.modules, "rowmill.runner", module)
     monkeypatch.setattr(rowmill, "runner", module, raising=False)
     monkeypatch.chdir(tmp_path)

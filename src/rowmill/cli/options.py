@@ -60,6 +60,7 @@ def annotation_of(option: Option) -> Any:
 
 
 OnChange = annotation_of(BY_NAME["on_change"])
+ConfirmUsd = annotation_of(BY_NAME["confirm_usd"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rowmill.cli.options import Given, Json, OnChange, Quiet, help_of, with_options
+from rowmill.cli.options import ConfirmUsd, Given, Json, OnChange, Quiet, help_of, with_options
 from rowmill.cli.streams import silence_stdout
 from rowmill.cli.terminal import can_ask, confirm, print_json, say
-from rowmill.errors import OutputError
+from rowmill.errors import JobError, OutputError
 from rowmill.job.option_table import BY_NAME, check_choice
 
 if TYPE_CHECKING:
     from rowmill.core.pricing.quote import Quote
     from rowmill.job import Job
     from rowmill.records import Result
+    from rowmill.runner import Agreement
 
 Source = Annotated[
     list[str],
@@ -29,8 +30,9 @@ def run(
     source: Source,
     options: Given,
     on_change: OnChange = None,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Go on after the pilot without asking.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing before the run, nor after its pilot.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help=help_of(BY_NAME["fresh"]))] = False,
+    confirm_usd: ConfirmUsd = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -46,6 +48,7 @@ def run(
         fresh=fresh,
         confirm=confirm if can_ask() and source != ["-"] else None,
         approve=_approve(yes, may_spend=job.budget_usd is not None),
+        agreement=_agreement(yes, confirm_usd),
         observers=[Progress(quiet=quiet)],
     )
     finish(result, job.output, quiet, json)
@@ -64,6 +67,18 @@ def _approve(yes: bool, *, may_spend: bool) -> Callable[[Quote], bool] | None:
         return confirm("Go on with the rest?") if asks else True
 
     return approve
+
+
+def _agreement(yes: bool, usd: float | None) -> Agreement | None:
+    """Above which cost the user is asked; None where that is not wanted, or nobody is there."""
+    from rowmill.runner import Agreement
+
+    option = BY_NAME["confirm_usd"]
+    if usd is not None and not option.range[0] <= usd <= option.range[1]:
+        raise JobError(f"--confirm-usd must be {option.range[0]:g} to {option.range[1]:,.0f}, not {usd:g}")
+    if yes or not can_ask():
+        return None
+    return Agreement(float(str(option.default)) if usd is None else usd, confirm)
 
 
 def check_on_change(on_change: str | None) -> None:

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rowmill.core.pricing.forecast import Forecast, times
 from rowmill.core.pricing.quote import Estimate, Quote, Spread
 from rowmill.observers.wording import duration, money, share
+
+
+def forecast_line(forecast: Forecast) -> str:
+    """What a run will cost, for all rows where their number is known, else for a thousand of them."""
+    costs, of = forecast.total, ""
+    if costs is None or forecast.rows is None:
+        costs, of = times(forecast.row, 1000), "for each 1,000 rows"
+    else:
+        of = f"for {'' if forecast.is_counted else 'about '}{forecast.rows:,} rows"
+    most = (
+        f"at most {money(costs.most)}" if costs.most is not None else "at most unknown, as nothing limits the answers"
+    )
+    return f"cost: about {money(costs.likely)} {of} (at least {money(costs.least)}, {most}; retries cost more)"
 
 
 def quote_lines(quote: Quote) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from rowmill.runner.commands.arun import arun
 from rowmill.runner.commands.check import CheckReport, check
+from rowmill.runner.commands.forecast import Agreement
 from rowmill.runner.commands.quote import quote_job
 from rowmill.runner.commands.retry import retry
 from rowmill.runner.commands.run import run
@@ -16,6 +17,7 @@ from rowmill.runner.maps.prompt_map import MapRules, MapRun, prepared_map
 from rowmill.runner.output.exporting import ExportRules, export
 
 __all__ = [
+    "Agreement",
     "CheckReport",
     "ExportRules",
     "MapRules",

@@ -278,6 +278,18 @@ ASKING: tuple[Option, ...] = (
         python=ASKS,
     ),
     Option(
+        name="confirm_usd",
+        type="number",
+        help="On a terminal, ask before a run that is estimated to cost more",
+        note="The estimate is from some rows; no script is ever asked, nor one that goes on.",
+        default=10.0,
+        low=0.0,
+        high=1_000_000.0,
+        unit="USD",
+        panel=Panel.TIME,
+        metavar="USD",
+    ),
+    Option(
         name="max_failure_rate",
         key="max_failure_rate",
         type="number",

@@ -8,6 +8,7 @@ from rowmill.core.pricing.quote import Quote
 from rowmill.job import Job
 from rowmill.ports import Observer
 from rowmill.records import Result
+from rowmill.runner.commands.forecast import say_cost
 from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.commands.run import must_be_approved, open_or_stored
 from rowmill.runner.session.loop import in_thread
@@ -38,6 +39,7 @@ async def arun(
         if fresh:
             set_aside(plan)
         ensure_run_file(plan)
+        say_cost(plan, endpoints, opened, observers, None)
         return job.pilot is not None and not has_begun(plan)
 
     plan, endpoints, opened = await in_thread(prepare)

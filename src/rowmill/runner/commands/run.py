@@ -10,6 +10,7 @@ from rowmill.errors import JobError
 from rowmill.job import Job
 from rowmill.ports import Observer
 from rowmill.records import Result
+from rowmill.runner.commands.forecast import Agreement, say_cost
 from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.run_files import ensure_run_file, set_aside
@@ -27,13 +28,15 @@ def run(
     fresh: bool = False,
     confirm: Callable[[str], bool] | None = None,
     approve: Callable[[Quote], bool] | None = None,
+    agreement: Agreement | None = None,
     observers: Sequence[Observer] = (),
     interrupts: bool = True,
 ) -> Result:
     """Runs a job or goes on with it; blocks until it ends.
 
     `on_change` is keep or rerun; `confirm` is asked where it is None.  `fresh` renames run file and output to *.old.
-    `approve` is shown what a job's pilot has found and says whether to go on.  Raises JobError before anything is
+    `approve` is shown what a job's pilot has found and says whether to go on; `agreement` says above which cost one is
+    asked before anything is sent.  Raises JobError before anything is
     sent; every other end is in the result.
     """
     must_be_approved(job, approve)
@@ -45,6 +48,7 @@ def run(
             if fresh:
                 set_aside(plan)
             ensure_run_file(plan)
+            say_cost(plan, endpoints, opened, observers, agreement)
             if job.pilot is not None and approve is not None and not has_begun(plan):
                 pilot = Pilot(plan, endpoints, observers)
                 stopped = pilot.go(job.pilot, lambda start: start.settle_versions(on_change, confirm), interrupts)

@@ -91,7 +91,7 @@ class Session:
         self._stats: RunStats | None = None
         self._stopped: StopReason | None = None
         with RunFileReader(plan.run_file, checked=False) as reader:
-            columns = reader.columns() if opened is None else opened.columns
+            columns = reader.columns() if opened is None or opened.first is None else opened.first.columns
             self._totals = totals = reader.totals()
             stored = reader.row_total() if reader.is_complete() else None
         self._hint = stored if opened is None or opened.size_hint is None else opened.size_hint

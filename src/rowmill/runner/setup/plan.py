@@ -180,14 +180,14 @@ def columns_of(
 class Input:
     """The opened input: its chosen rows, and how many there may be (None: not known before it is read).
 
-    `columns` are those of its first rows; `notes` is what the user should know about them, a sentence each.
+    `notes` is what the user should know about them, a sentence each; `first` are the first of the rows.
     """
 
     chunks: Iterator[Chunk]
     size_hint: int | None
     is_empty: bool
     notes: Sequence[str] = ()
-    columns: Sequence[str] = ()
+    first: Chunk | None = None
 
 
 def open_input(plan: Plan, source: Source | None = None) -> Input:
@@ -223,7 +223,7 @@ def open_input(plan: Plan, source: Source | None = None) -> Input:
     chosen = where is not None or job.sample is not None or job.limit is not None
     hint = None if chosen else source.size_hint()
     notes = _batch_notes(job, first) if job.is_batch else _earlier_notes(job, first.columns)
-    return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes, columns=first.columns)
+    return Input(itertools.chain((first,), chunks), hint, is_empty=False, notes=notes, first=first)
 
 
 def _source_of(job: Job) -> Source:
