@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,7 @@ def refused(workplace: Workplace, *words: str) -> None:
     before = contents(workplace)
     ended = workplace.rowmill(*words)
     assert ended.code == 2, ended.err
-    assert "are one file" in ended.err or "is the job file itself" in ended.err, ended.err
+    assert "are one file" in ended.err, ended.err
     after = contents(workplace)
     assert {name: after[name] for name in before} == before
 
@@ -64,3 +66,57 @@ def test_one_file_of_many_is_a_source_too(workplace: Workplace) -> None:
     words = list(workplace.arguments("*.csv"))
     words[words.index("-o") + 1] = "in.csv"
     refused(workplace, *words)
+
+
+def test_an_export_overwrites_no_file_of_failures(done: Workplace) -> None:
+    done.write("out.jsonl.failed.jsonl", "rows to look at\n")
+    refused(done, "export", "out.jsonl", "-o", "out.jsonl.failed.jsonl")
+
+
+@pytest.mark.parametrize("target", ["job.yaml", "prompt.txt", "schema.json", "key.txt"])
+def test_an_export_overwrites_no_file_that_the_job_was_read_from(workplace: Workplace, target: str) -> None:
+    workplace.write_rows(2)
+    workplace.write("prompt.txt", "Say it: {{ text }}")
+    workplace.write("schema.json", '{"type": "object", "properties": {"said": {"type": "string"}}}')
+    workplace.write("key.txt", "sk-1234567890")
+    endpoint = f"{{model: sim, url: {workplace.simulator.url}, key_file: key.txt}}"
+    workplace.write(
+        "job.yaml",
+        f"source: in.csv\nprompt: '@prompt.txt'\nanswer: {{schema: schema.json}}\nendpoints: [{endpoint}]\n"
+        "output: out.jsonl\n",
+    )
+    workplace.rowmill("run", "job.yaml")
+    refused(workplace, "export", "out.jsonl", "-o", target, "--format", "jsonl")
+
+
+def test_a_job_file_is_no_output_of_its_job(workplace: Workplace) -> None:
+    workplace.write_rows(2)
+    workplace.write(
+        "job.yaml",
+        f"source: in.csv\nprompt: 'Say it: {{{{ text }}}}'\n"
+        f"endpoints: [{{model: sim, url: {workplace.simulator.url}}}]\noutput: out.jsonl\n",
+    )
+    refused(workplace, "run", "job.yaml", "-o", "./job.yaml", "--format", "jsonl")
+
+
+def test_a_database_that_is_read_is_no_run_file_of_an_output_in_another(workplace: Workplace) -> None:
+    with contextlib.closing(sqlite3.connect(workplace.folder / "in.db")) as database:
+        database.execute("CREATE TABLE rows (id INTEGER, text TEXT)")
+    words = workplace.arguments("sqlite:///in.db", "-o", "sqlite:///out.db", "--table", "said", "--run-file", "in.db")
+    refused(workplace, *words, "--query", "SELECT * FROM rows")
+
+
+def test_brackets_in_the_name_of_an_output_are_no_pattern(workplace: Workplace) -> None:
+    workplace.write_rows(2, name="out1.csv")
+    assert workplace.run("-o", "out[1].csv", source="out1.csv").code == 0
+    refused(workplace, "export", "out[1].csv", "-o", "out1.csv", "--run-file", "out[1].csv.rowmill")
+
+
+def test_parts_do_not_take_the_place_of_the_folder_that_the_source_is_in(workplace: Workplace) -> None:
+    (workplace.folder / "rows").mkdir()
+    workplace.write_rows(2, name="rows/part-1.csv")
+    assert workplace.run(source="rows/part-1.csv").code == 0
+    ended = workplace.rowmill("export", "out.jsonl", "-o", "rows", "--format", "csv", "--split-rows", "1")
+    assert ended.code == 2
+    assert "lies in the folder" in ended.err
+    assert (workplace.folder / "rows" / "part-1.csv").exists()

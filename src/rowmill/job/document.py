@@ -34,14 +34,16 @@ _SCALARS = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Plain values, where each came from, and what was wrong with the text itself.
+    """Plain values, where each came from, what was wrong with the text itself, and the files that were read for it.
 
     `locations` maps a path of keys to what the user knows it by: `job.yaml:12: endpoints[0].model` or `--model`.
+    `files` are pairs of what a file is and its path.
     """
 
     values: dict[str, Any]
     locations: Mapping[Path, str]
     faults: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
     def location(self, path: Path) -> str:
         """Where `path` was written; for a path without a location, its nearest parent's with the rest appended."""

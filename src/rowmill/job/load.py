@@ -33,12 +33,9 @@ def load_job(path: str, overrides: Mapping[str, Any]) -> Job:
     """
     name = path
     document = read_document(_read_text(path, "the job file"), name)
-    document = replace(document, locations={**document.locations, (): f"{name}: "})
+    document = replace(document, locations={**document.locations, (): f"{name}: "}, files=(("the job file", path),))
     document = _with_files(_in_folder(document, os.path.dirname(path)), os.path.dirname(path))
-    job = _valid(document, _with_files(document_of(overrides), ""))
-    if os.path.exists(job.output) and os.path.samefile(job.output, path):
-        raise JobError(f"the output ({job.output}) is the job file itself, which would be lost; name another")
-    return job
+    return _valid(document, _with_files(document_of(overrides), ""))
 
 
 def job_from_options(options: Mapping[str, Any]) -> Job:
@@ -53,7 +50,7 @@ def job_from_options(options: Mapping[str, Any]) -> Job:
 
 def apply_overrides(job: Job, overrides: Mapping[str, Any]) -> Job:
     """`job`, for example one from a run file, with flat options over it."""
-    stored = Document(json.loads(job.to_json()), {})
+    stored = Document(json.loads(job.to_json()), {}, files=tuple(job.files))
     return _valid(stored, _with_files(document_of(overrides), ""))
 
 
@@ -66,7 +63,7 @@ def _valid(below: Document, above: Document) -> Job:
         raise JobError(*faults, *describe(error, Job, document)) from None
     if faults:
         raise JobError(*faults)
-    return job
+    return job.read_from([*below.files, *above.files])
 
 
 def _in_folder(document: Document, folder: str) -> Document:
@@ -87,9 +84,12 @@ def _with_files(document: Document, folder: str) -> Document:
     """Reads the files that stand for texts (`@FILE`, a schema's file) and makes paths of secrets absolute."""
     values = dict(document.values)
     faults = list(document.faults)
+    files = list(document.files)
 
     def text_of(value: Any, *path: str | int) -> Any:
         try:
+            if (named := _named_file(value)) is not None:
+                files.append(("the file of a text", os.path.join(folder, named)))
             return _text(value, folder)
         except JobError as error:
             faults.append(f"{document.location(path)}: {error}")
@@ -110,6 +110,8 @@ def _with_files(document: Document, folder: str) -> Document:
     if isinstance(answer, dict) and isinstance(answer.get("schema"), str):
         try:
             values["answer"] = {**answer, "schema": _schema(answer["schema"], folder)}
+            if (named := _schema_file(answer["schema"])) is not None:
+                files.append(("the schema", os.path.join(folder, named)))
         except JobError as error:
             faults.append(f"{document.location(('answer', 'schema'))}: {error}")
             del values["answer"]  # nothing that depends on the schema can be judged without it
@@ -121,7 +123,7 @@ def _with_files(document: Document, folder: str) -> Document:
             for index, endpoint in enumerate(values["endpoints"])
         ]
         faults += _unknown_functions(document, values["endpoints"], folder)
-    return replace(document, values=values, faults=tuple(faults))
+    return replace(document, values=values, faults=tuple(faults), files=tuple(files))
 
 
 def _unknown_functions(document: Document, endpoints: list[Any], folder: str) -> list[str]:
@@ -150,21 +152,25 @@ def _absolute(endpoint: Any, folder: str) -> Any:
 
 def _text(value: Any, folder: str) -> Any:
     """`@FILE` is the file's text, `@@...` a text that begins with one @."""
-    if not isinstance(value, str) or not value.startswith("@"):
-        return value
-    if value.startswith("@@"):
-        return value[1:]
+    named = _named_file(value)
+    if named is None:
+        return value[1:] if isinstance(value, str) and value.startswith("@@") else value
     try:
-        return _read_text(os.path.join(folder, value[1:]), "the file")
+        return _read_text(os.path.join(folder, named), "the file")
     except JobError as error:
         raise JobError(f"{error} (a text that begins with @ is written @@)") from None
+
+
+def _named_file(value: Any) -> str | None:
+    is_file = isinstance(value, str) and value.startswith("@") and not value.startswith("@@")
+    return value[1:] if is_file else None
 
 
 def _schema(text: str, folder: str) -> Any:
     if names_python_model(text):
         return python_schema(text, folder)
-    name = text.removeprefix("@")
-    if name == text and not text.lower().endswith(".json"):
+    name = _schema_file(text)
+    if name is None:
         if not text.lstrip().startswith("{"):
             return text
         try:
@@ -176,6 +182,12 @@ def _schema(text: str, folder: str) -> Any:
         return json.loads(content)
     except ValueError as error:
         raise JobError(f"{name} is not valid JSON: {error}") from None
+
+
+def _schema_file(text: str) -> str | None:
+    if names_python_model(text) or not (text.startswith("@") or text.lower().endswith(".json")):
+        return None
+    return text.removeprefix("@")
 
 
 def _read_text(path: str, what: str) -> str:

@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    PrivateAttr,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -247,6 +248,18 @@ class Job(_Part):
     answer_prefix: str = default("answer_prefix")
     meta_prefix: str = default("meta_prefix")
     escape_formulas: bool = default("escape_formulas")
+    _files: tuple[tuple[str, str], ...] = PrivateAttr(())
+
+    @property
+    def files(self) -> Sequence[tuple[str, str]]:
+        """The files that the job was read from: what each is, and its path.  No part of the job's JSON."""
+        return self._files
+
+    def read_from(self, files: Sequence[tuple[str, str]]) -> Self:
+        """The same job, knowing the files it was read from."""
+        job = self.model_copy()
+        job._files = tuple(files)
+        return job
 
     @property
     def schema_spec(self) -> Mapping[str, JsonValue] | str | None:

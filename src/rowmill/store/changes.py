@@ -22,6 +22,11 @@ def remember_job(connection: sqlite3.Connection, job: str, definition: Mapping[s
     meta.put(connection, "definition", json.dumps(definition, ensure_ascii=False, sort_keys=True))
 
 
+def remember_files(connection: sqlite3.Connection, files: str) -> None:
+    """Stores which files the job was read from."""
+    meta.put(connection, "files", files)
+
+
 def version_id(
     connection: sqlite3.Connection,
     fingerprint: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,8 @@ def stored_job(reader: RunFileReader) -> Job:
     text = reader.metadata("job")
     if text is None:
         raise RunFileError(f"{reader.path} holds no job yet; nothing was run with it")
-    return Job.from_json(text)
+    files = json.loads(reader.metadata("files") or "[]")
+    return Job.from_json(text).read_from([(what, path) for what, path in files])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
     with RunFileReader(run_file_of(output, run_file), checked=False) as reader, reader.frozen():
         job = stored_job(reader)
         target = without_file_scheme(target)
-        check_distinct([*job_files(job, str(reader.path), failures_path(job.stem))[::3], [("the export", target)]])
         destination = _export_destination(job, target, rules)
+        _check_spared(reader, job, destination)
         prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
         job = job.model_copy(update={name: prefix for name, prefix in prefixes.items() if prefix is not None})
         reread = None
@@ -97,6 +99,19 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
             )
         return written
+
+
+def _check_spared(reader: RunFileReader, job: Job, destination: FileDestination | TableDestination) -> None:
+    """Raises OutputError where the export would be written over another file of the run than its output."""
+    files = job_files(job, str(reader.path), failures_path(job.stem))
+    if isinstance(destination, TableDestination):
+        url = destination.target.url
+        check_distinct([[*files.run_file, *files.failures], [("the export", url.path)] * (url.kind != "postgresql")])
+        return
+    check_distinct([[*files.read, *files.failures, *files.run_file], [("the export", destination.path)]])
+    if destination.format in RESULT_FORMS:
+        errors = [("the export's file of errors", failures_path(destination.path))]
+        check_distinct([[*files.read, *files.run_file], errors])
 
 
 def _export_destination(job: Job, target: str, rules: ExportRules) -> FileDestination | TableDestination:

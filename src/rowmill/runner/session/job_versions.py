@@ -6,6 +6,7 @@ Each function changes the run file and returns the version under which each endp
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,8 @@ def settle_versions(
     writer.do(lambda c: changes.apply_empty(c, plan.job.empty))
     writer.do(lambda c: changes.keep_unreadable(c, versions))
     writer.do(lambda c: changes.remember_job(c, plan.job.to_json().decode(), definition))
+    files = json.dumps([(what, os.path.abspath(path)) for what, path in plan.job.files])
+    writer.do(lambda c: changes.remember_files(c, files))
     return versions
 
 
