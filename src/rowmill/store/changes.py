@@ -166,6 +166,11 @@ def remember_written(connection: sqlite3.Connection, fingerprint: str, accuracy:
     meta.put(connection, "accuracy", accuracy)
 
 
+def remember_left(connection: sqlite3.Connection, stamps: str) -> None:
+    """Notes what the files looked like that the run has written."""
+    meta.put(connection, "left", stamps)
+
+
 def remember_table(connection: sqlite3.Connection, marks: str) -> None:
     """Notes what was written, or is about to be, into a table of a database."""
     meta.put(connection, "table", marks)

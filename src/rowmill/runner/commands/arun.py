@@ -11,6 +11,7 @@ from rowmill.records import Result
 from rowmill.runner.commands.forecast import say_cost
 from rowmill.runner.commands.quote import Pilot, has_begun
 from rowmill.runner.commands.run import must_be_approved, open_or_stored
+from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.session.loop import in_thread
 from rowmill.runner.session.run_files import ensure_run_file, set_aside
 from rowmill.runner.session.start import Start, started
@@ -39,6 +40,7 @@ async def arun(
         if fresh:
             set_aside(plan)
         ensure_run_file(plan)
+        keep_edits(plan.job, plan.run_file)
         say_cost(plan, endpoints, opened, observers, None)
         return job.pilot is not None and not has_begun(plan)
 

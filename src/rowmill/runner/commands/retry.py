@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rowmill.core.names.databases import is_database
-from rowmill.core.names.files import is_remote
 from rowmill.job import apply_overrides
 from rowmill.ports import Observer
 from rowmill.records import Result
 from rowmill.runner.output.destinations import check_destination
-from rowmill.runner.output.exporting import run_file_of, stored_job
+from rowmill.runner.output.exporting import job_at, run_file_of, stored_job
+from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import resolve_endpoints
@@ -33,14 +32,12 @@ def retry(
     with signals(leave, wanted=interrupts):
         path = run_file_of(output, run_file)
         with RunFileReader(path) as reader:
-            job = stored_job(reader)
-        stays = is_remote(job.output) or (job.target is not None and not is_database(output))
-        named = {} if stays else {"output": output.removesuffix(".rowmill")}
-        job = apply_overrides(job, {**named, **(overrides or {})})
+            job = apply_overrides(job_at(stored_job(reader), output), overrides or {})
         plan = make_plan(job, run_file=str(path))
         endpoints = priced(job, resolve_endpoints(job))
         with RunFileLock(path):
             if plan.target is not None:
                 check_destination(plan.target, path)
+            keep_edits(plan.job, path)
             start = Start(plan, endpoints, None, observers)
             return start.go(lambda: start.requeue(statuses), interrupts)

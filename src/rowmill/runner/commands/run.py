@@ -12,6 +12,7 @@ from rowmill.ports import Observer
 from rowmill.records import Result
 from rowmill.runner.commands.forecast import Agreement, say_cost
 from rowmill.runner.commands.quote import Pilot, has_begun
+from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.run_files import ensure_run_file, set_aside
 from rowmill.runner.session.start import Start
@@ -48,6 +49,7 @@ def run(
             if fresh:
                 set_aside(plan)
             ensure_run_file(plan)
+            keep_edits(plan.job, plan.run_file)
             say_cost(plan, endpoints, opened, observers, agreement)
             if job.pilot is not None and approve is not None and not has_begun(plan):
                 pilot = Pilot(plan, endpoints, observers)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rowmill.core.measures.gc_threshold import rare_collections
 from rowmill.core.names.databases import database_url, is_database, make_target
-from rowmill.core.names.files import default_run_file, failures_path, without_file_scheme
+from rowmill.core.names.files import default_run_file, failures_path, is_remote, without_file_scheme
 from rowmill.core.replies.accuracy import Accuracy
 from rowmill.core.rows.outputs import Batch, failure_record
 from rowmill.core.rows.outputs.batch_result_lines import RESULT_FORMS
@@ -23,9 +24,11 @@ from rowmill.records import GOOD, Outcome, Status
 from rowmill.runner.output.batch_results import write_results
 from rowmill.runner.output.destinations import Destination, FileDestination, TableDestination
 from rowmill.runner.output.rereading import Reread
-from rowmill.runner.setup.distinct_files import check_distinct, job_files
+from rowmill.runner.output.untouched import writing
+from rowmill.runner.setup.distinct_files import check_distinct, is_same_file, job_files
 from rowmill.runner.setup.plan import columns_of, form_of
 from rowmill.store.connection import damage
+from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
 
 RAW_CHARS = 500
@@ -50,6 +53,13 @@ def stored_job(reader: RunFileReader) -> Job:
         raise RunFileError(f"{reader.path} holds no job yet; nothing was run with it")
     files = json.loads(reader.metadata("files") or "[]")
     return Job.from_json(text).read_from([(what, path) for what, path in files])
+
+
+def job_at(job: Job, output: str) -> Job:
+    """A stored job whose output is where the user names it: run file and output may have been moved."""
+    if is_remote(job.output) or (job.target is not None and not is_database(output)):
+        return job
+    return apply_overrides(job, {"output": output.removesuffix(".rowmill")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +92,38 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
         target = without_file_scheme(target)
         destination = _export_destination(job, target, rules)
         _check_spared(reader, job, destination)
-        prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
-        job = job.model_copy(update={name: prefix for name, prefix in prefixes.items() if prefix is not None})
-        reread = None
-        if rules.answer is not None:
-            job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": rules.answer})
-            reread = Reread(job)
-        if isinstance(destination, FileDestination) and destination.format in RESULT_FORMS:
-            written = write_results(
-                reader, destination.path, failures_path(destination.path), destination.format, salvage=True
-            ).rows
-        else:
-            written = write_output(reader, job, destination, salvage=True, reread=reread)
+        with _as_own_output(reader, job_at(job, output), destination):
+            written = _write_export(reader, job, destination, rules)
         if reader.lost_chunks:
             raise RunFileError(
                 f"{damage(reader.path, 'parts of it cannot be read')}; {written:,} rows were written to {target}"
             )
         return written
+
+
+@contextmanager
+def _as_own_output(reader: RunFileReader, job: Job, destination: FileDestination | TableDestination) -> Iterator[None]:
+    """An export in the place of the run's own output is the run's, and will be replaced when the run goes on."""
+    if isinstance(destination, TableDestination) or not is_same_file(destination.path, job.output):
+        yield
+        return
+    with RunFileLock(reader.path), writing(job, reader):
+        yield
+
+
+def _write_export(
+    reader: RunFileReader, job: Job, destination: FileDestination | TableDestination, rules: ExportRules
+) -> int:
+    prefixes = {"answer_prefix": rules.answer_prefix, "meta_prefix": rules.meta_prefix}
+    job = job.model_copy(update={name: prefix for name, prefix in prefixes.items() if prefix is not None})
+    reread = None
+    if rules.answer is not None:
+        job = apply_overrides(job.model_copy(update={"answer": None}), {"answer": rules.answer})
+        reread = Reread(job)
+    if isinstance(destination, FileDestination) and destination.format in RESULT_FORMS:
+        path = destination.path
+        return write_results(reader, path, failures_path(path), destination.format, salvage=True).rows
+    return write_output(reader, job, destination, salvage=True, reread=reread)
 
 
 def _check_spared(reader: RunFileReader, job: Job, destination: FileDestination | TableDestination) -> None:

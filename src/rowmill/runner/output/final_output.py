@@ -14,6 +14,7 @@ from rowmill.io.sinks import translated
 from rowmill.runner.output.batch_results import write_results
 from rowmill.runner.output.destinations import TableDestination, destination_of, output_fingerprint, stands
 from rowmill.runner.output.exporting import write_failures, write_output
+from rowmill.runner.output.untouched import writing
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import changes
 from rowmill.store.reader import RunFileReader
@@ -44,7 +45,8 @@ def final_output(plan: Plan, reader: RunFileReader, counts: Mapping[str, int]) -
             known = AccuracyFound() if stored is None else AccuracyFound(*json.loads(stored))
             return FinalOutput(job.output, path if exists(path) else None, known)
     accuracy = Accuracy(job.answer.expect) if job.answer is not None and job.answer.expect else None
-    failures = _write(plan, reader, counts, accuracy)
+    with writing(job, reader):
+        failures = _write(plan, reader, counts, accuracy)
     found = AccuracyFound() if accuracy is None else AccuracyFound(accuracy.object(), accuracy.lines())
     with translated(job.output):
         fingerprint = output_fingerprint(job)

@@ -7,6 +7,7 @@ from rowmill.errors import OutputError
 from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
 from rowmill.runner.output.destinations import check_destination
+from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
 
@@ -28,6 +29,7 @@ def ensure_run_file(plan: Plan) -> None:
                 "choose another -o, or --fresh to rename it to *.old"
             )
     connections.create(plan.run_file)
+    keep_edits(plan.job, plan.run_file)
 
 
 def set_aside(plan: Plan) -> None:
