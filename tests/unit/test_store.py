@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import sqlite3
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rowmill.core.rows.chunks import ObjectChunk
-from rowmill.errors import LockedError, RunFileError
+from rowmill.errors import LockedError, OutputError, RunFileError
 from rowmill.ports import Chunk
 from rowmill.providers.credentials import redact, spellings
 from rowmill.records import Attempt, Outcome, Row, Status
@@ -217,6 +218,34 @@ def test_the_second_writer_is_refused_and_told_who_holds_the_file(path: Path) ->
     first.release()
     second.acquire()
     second.release()
+
+
+def test_the_second_writer_is_refused_by_another_name_of_the_file_too(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "link.rowmill"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with RunFileLock(path), pytest.raises(LockedError, match=f"process {os.getpid()} on "):
+        RunFileLock(link).acquire()
+    with RunFileLock(link), pytest.raises(LockedError, match=f"process {os.getpid()} on "):
+        RunFileLock(path).acquire()
+    RunFileLock(path).acquire()
+
+
+def test_a_run_file_with_two_names_is_refused_for_sqlite_goes_by_the_name(path: Path) -> None:
+    path.with_name("hard.rowmill").hardlink_to(path)
+    with pytest.raises(OutputError, match=r"has 2 names \(hard links\).*cp "):
+        RunFileLock(path).acquire()
+
+
+def test_a_look_at_who_holds_the_lock_keeps_nobody_from_taking_it(path: Path) -> None:
+    look = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    lock = RunFileLock(path, pause=lambda seconds: fcntl.flock(look, fcntl.LOCK_UN))
+    lock.acquire()
+    assert RunFileLock(path).holder() is not None
+    lock.release()
+    assert RunFileLock(path).holder() is None
+    os.close(look)
 
 
 def test_a_run_file_is_readable_by_its_owner_alone(path: Path) -> None:
