@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -17,25 +17,72 @@ from rowmill.errors import LockedError, OutputError, RunFileError, StoreFullErro
 FORMAT = 2
 APPLICATION_ID = 0x524F574D  # "ROWM"
 CHECKED_BYTES = 1 << 30
+UNMADE_BYTES = 8192
 
 _null = dict[None, None]().get
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a run file, or something else, at the path; the beginnings of one that never came to be are
+    nothing.
+    """
+    return path.exists() and not _is_unmade(path)
+
+
 def create(path: Path) -> None:
-    """Makes an empty run file, readable by its owner alone (0600)."""
+    """Makes an empty run file, readable by its owner alone (0600), whole or not at all; the caller holds its lock."""
+    target = Path(os.path.realpath(path))
+    unfinished = target.with_name(f".{target.name}.new")
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _remove_database(unfinished)
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            _fill(unfinished, path)
+            # What a full disk has left of another must not be taken for the log of this one.
+            _remove_database(target)
+            os.rename(unfinished, target)
+            _sync_folder(target.parent)
+        except BaseException:
+            _remove_database(unfinished)
+            raise
     except OSError as error:
         raise OutputError(f"cannot create the run file {path}: {error.strerror}") from None
+
+
+def _fill(unfinished: Path, path: Path) -> None:
     schema = _script("schema.sql")
-    with translated(path):
-        connection = sqlite3.connect(path, isolation_level=None)
+    with translated(path), closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 8192")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(
             f"BEGIN; {schema}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; COMMIT;"
         )
-        connection.close()
+
+
+def _remove_database(path: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_unmade(path: Path) -> bool:
+    """Whether it is no more than what earlier versions left on a full disk: nothing, or a database without a table."""
+    if path.stat().st_size > UNMADE_BYTES:
+        return False
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            (application,) = connection.execute("PRAGMA application_id").fetchone()
+            (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        return False
+    return (application, tables) == (0, 0)
 
 
 def check(path: Path) -> None:

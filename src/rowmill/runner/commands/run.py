@@ -19,6 +19,7 @@ from rowmill.runner.session.start import Start
 from rowmill.runner.setup.endpoints import resolve_endpoints
 from rowmill.runner.setup.plan import Input, Plan, make_plan, open_input
 from rowmill.runner.setup.pricing import priced
+from rowmill.store.connection import is_there
 from rowmill.store.lock import RunFileLock
 
 
@@ -71,7 +72,7 @@ def must_be_approved(job: Job, approve: Callable[[Quote], bool] | None) -> None:
 def open_or_stored(plan: Plan, fresh: bool) -> Input | None:
     """Opens the input; None where standard input is a terminal and what was read from it before is to be used."""
     if plan.job.source == "-" and (sys.stdin is None or sys.stdin.isatty()):
-        if plan.run_file.exists() and not fresh:
+        if is_there(plan.run_file) and not fresh:
             return None
         raise JobError("nothing is piped into standard input; use for example: cat rows.jsonl | rowmill run - ...")
     return open_input(plan)

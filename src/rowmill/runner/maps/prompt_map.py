@@ -77,7 +77,7 @@ class MapRun:
             self._start.stop(reason)
 
     def _begin(self, plan: Plan, endpoints: Sequence[Endpoint], opened: Input) -> Start:
-        if plan.run_file.exists():
+        if connections.is_there(plan.run_file):
             connections.check(plan.run_file)
         else:
             connections.create(plan.run_file)

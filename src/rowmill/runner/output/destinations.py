@@ -16,6 +16,7 @@ from rowmill.io.sinks import OutputShape, check_target, create_sink, create_tabl
 from rowmill.job import Job
 from rowmill.ports import Chunk, Sink
 from rowmill.store import changes
+from rowmill.store.connection import is_there
 from rowmill.store.reader import RunFileReader
 from rowmill.store.writer import Writer
 
@@ -102,7 +103,7 @@ def destination_of(job: Job, format: str, run_file: Path) -> FileDestination | T
 
 def check_destination(target: Target, run_file: Path) -> None:
     """Raises OutputError where a table that the run would make is there, or the key of an upsert is not."""
-    check_target(target, _receipts_in(run_file) if run_file.exists() else ())
+    check_target(target, _receipts_in(run_file) if is_there(run_file) else ())
 
 
 def output_fingerprint(job: Job) -> str:

@@ -16,11 +16,12 @@ SIDE_FILES = ("-wal", "-shm", "-spent")
 
 def ensure_run_file(plan: Plan) -> None:
     """Checks the run file, or makes it; an output without one is not overwritten, nor a table of others."""
-    if plan.run_file.exists():
+    is_there = connections.is_there(plan.run_file)
+    if is_there:
         connections.check(plan.run_file)
     if plan.target is not None:
         check_destination(plan.target, plan.run_file)
-    if plan.run_file.exists():
+    if is_there:
         return
     with translated(plan.output):
         if plan.target is None and exists(plan.output):
