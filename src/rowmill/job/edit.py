@@ -5,8 +5,10 @@ It must not know what the keys mean.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -35,16 +37,26 @@ def write_values(path: str, values: Mapping[Path, Value]) -> None:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read()
         changed = with_values(text, values, path)
-        target = os.path.realpath(path)
-        temporary = f"{target}.new"
-        with open(temporary, "w", encoding="utf-8", newline="") as file:
-            os.chmod(temporary, os.stat(target).st_mode & 0o777)
-            file.write(changed)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
+        _replace(os.path.realpath(path), changed)
     except OSError as error:
         raise JobError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _replace(path: str, text: str) -> None:
+    """Through a file beside it that was not there before, so that no link is followed."""
+    folder, name = os.path.split(path)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".new", dir=folder)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(descriptor)
+            os.chmod(temporary, os.stat(path).st_mode & 0o777)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def with_values(text: str, values: Mapping[Path, Value], name: str = "the job file") -> str:

@@ -64,6 +64,11 @@ class PendingOutput:
         # A link stays a link: what it points to is replaced.
         self._target = Path(scratch_path(path) if is_remote(path) else os.path.realpath(path))
         self.unfinished = self._target.with_name(f".{self._target.name}.{os.getpid()}.tmp")
+        self._old_modes = _modes_of_parts(path, self._target)
+
+    def make_folder(self) -> None:
+        """A folder for parts; that of an output which is replaced is for its owner alone until it takes its place."""
+        os.mkdir(self.unfinished, 0o777 if self._old_modes is None else 0o700)
 
     def clear(self) -> None:
         """Takes away what a killed process has left half made for the same output."""
@@ -86,12 +91,21 @@ class PendingOutput:
         if not self._target.is_dir() and not self.unfinished.is_dir():
             os.replace(self.unfinished, self._target)
             return
+        if self._old_modes is not None:
+            self._take_modes(*self._old_modes)
         # A folder cannot be replaced in one step: between these two the output is not there.
         old = self.unfinished.with_name(f".{self._target.name}.{os.getpid()}.old.tmp")
         if self._target.exists():
             os.replace(self._target, old)
         os.replace(self.unfinished, self._target)
         files.remove(str(old))
+
+    def _take_modes(self, folder: int, part: int | None) -> None:
+        """Those of the parts before, which others are to read as little as they did."""
+        if part is not None:
+            for entry in os.scandir(self.unfinished):
+                os.chmod(entry.path, part)
+        os.chmod(self.unfinished, folder)
 
     def _send(self) -> None:
         if self.unfinished.is_dir():
@@ -167,13 +181,36 @@ class AtomicFile:
 def _new_file(path: Path, *, like: str) -> BinaryIO:
     """A file that was not there, with the mode of the one that it replaces, else as the umask has it.
 
+    At no moment can anybody read it who could not read that one; what is on its way elsewhere is for its owner alone.
     Follows no symbolic link that somebody else has laid under its name.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    file = os.fdopen(os.open(path, flags, 0o666), "wb")
-    with contextlib.suppress(OSError):
-        os.chmod(path, os.stat(like).st_mode & 0o777)
+    mode = mode_of(like)
+    is_open = mode is None and not is_remote(like)
+    file = os.fdopen(os.open(path, flags, 0o666 if is_open else 0o600), "wb")
+    if mode is not None:
+        with contextlib.suppress(OSError):
+            os.chmod(path, mode)
     return file
+
+
+def _modes_of_parts(path: str, folder: Path) -> tuple[int, int | None] | None:
+    """The modes of a folder of parts and of its first part; None where no folder is replaced."""
+    if is_remote(path):
+        return 0o700, None
+    mode = mode_of(folder)
+    if mode is None or not folder.is_dir():
+        return None
+    parts = (mode_of(entry.path) for entry in os.scandir(folder))
+    return mode, next(parts, None)
+
+
+def mode_of(path: str | Path) -> int | None:
+    """Who may do what with a file or folder of this machine; None where it is not there."""
+    try:
+        return os.stat(path).st_mode & 0o777
+    except OSError:
+        return None
 
 
 def remove(path: str) -> None:

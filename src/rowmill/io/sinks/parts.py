@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from rowmill.core.rows.outputs import Batch
@@ -33,7 +32,7 @@ class PartsSink:
         self._room = shape.split_rows
         with translated(path):
             self._pending.clear()
-            os.mkdir(self._pending.unfinished)
+            self._pending.make_folder()
         self._part = self._opened()
 
     def write(self, batch: Batch) -> None:
