@@ -399,7 +399,9 @@ def test_a_question_is_asked_on_stderr_and_anything_but_yes_is_no(
     assert "Send them again? [y/N]" in captured.err
 
 
-@pytest.mark.parametrize("command", ["", "run", "check", "quote", "status", "retry", "export", "rows", "tune", "demo"])
+@pytest.mark.parametrize(
+    "command", ["", "run", "check", "quote", "status", "retry", "resume", "export", "rows", "tune", "demo"]
+)
 def test_a_short_h_is_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main([*command.split(), "-h"])

@@ -9,6 +9,7 @@ from rowmill.api.frames import read_frame
 from rowmill.api.options import CallOptions, check_names, chosen_on_error, make_job
 from rowmill.api.running import observers, raise_signal, rules_of
 from rowmill.errors import JobError, StoppedError, StopReason
+from rowmill.job.model import FUNCTION_PROMPT
 from rowmill.runner.maps.calls import Called, Calls, Target
 from rowmill.runner.session.loop import until_stopped
 
@@ -57,7 +58,7 @@ def target_of(call: Any, options: Mapping[str, Any], name: str = NAME, *, by_sta
     output = str(run_file or NAME).removesuffix(".rowmill")
     params = None if options.get("version") is None else {"version": options["version"]}
     given = {key: value for key, value in options.items() if key not in OWN}
-    fixed = {"prompt": "(a function)", "model": name, "format": "jsonl", "output": output, "params": params}
+    fixed = {"prompt": FUNCTION_PROMPT, "model": name, "format": "jsonl", "output": output, "params": params}
     return Target(name, call, make_job("-", {**given, **fixed}, {*given, *fixed}), by_status)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from rowmill.cli import check, demo, export, quote, retry, rows, run, simulate, status, tune
+from rowmill.cli import check, demo, export, quote, resume, retry, rows, run, simulate, status, tune
 from rowmill.cli.binding import bind
 from rowmill.cli.streams import mend_streams
 from rowmill.cli.terminal import guarded, say
@@ -36,6 +36,7 @@ app.command("check")(check.check)
 app.command("quote")(quote.quote)
 app.command("status")(status.status)
 app.command("retry")(retry.retry)
+app.command("resume")(resume.resume)
 app.command("export")(export.export)
 app.command("rows")(rows.rows)
 app.command("tune")(tune.tune)

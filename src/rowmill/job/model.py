@@ -32,6 +32,8 @@ from rowmill.records import Message
 
 Text = Annotated[str, AfterValidator(checks.not_blank)]
 Template = Annotated[str, AfterValidator(checks.template)]
+FUNCTION_PROMPT = "(a function)"  # what stands in the job of a run that calls a function
+
 Params = Annotated[dict[str, JsonValue], AfterValidator(checks.params)]
 
 
@@ -278,6 +280,11 @@ class Job(_Part):
             return self.messages
         turns = tuple(Message(turn.role, turn.content) for turn in endpoint.prompt)
         return turns if self.system is None or turns[0].role == "system" else (Message("system", self.system), *turns)
+
+    @property
+    def calls_function(self) -> bool:
+        """Whether the rows were given to a function, which a run file does not hold."""
+        return [turn.content for turn in self.prompt] == [FUNCTION_PROMPT]
 
     @property
     def is_batch(self) -> bool:

@@ -102,8 +102,10 @@ def error_lines(errors: Iterable[tuple[str, int]]) -> list[str]:
 def _next(result: Result, output: str) -> list[str]:
     command = where(output, result.run_file)
     if result.reason is not StopReason.FINISHED:
+        # `resume` and `retry` know the run file alone.
+        again = "the job's first" if result.reason is StopReason.SOURCE else "the same"
         return [
-            "To go on, run the same command again: finished rows are not sent again.",
+            f"To go on, run {again} command again: finished rows are not sent again.",
             f"To export what there is: rowmill export {command} -o PARTIAL.jsonl",
         ]
     bad = {Status(name): number for name, number in result.figures.counts.items() if number}

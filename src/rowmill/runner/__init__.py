@@ -9,6 +9,7 @@ from rowmill.runner.commands.arun import arun
 from rowmill.runner.commands.check import CheckReport, check
 from rowmill.runner.commands.forecast import Agreement
 from rowmill.runner.commands.quote import quote_job
+from rowmill.runner.commands.resume import resume
 from rowmill.runner.commands.retry import retry
 from rowmill.runner.commands.run import run
 from rowmill.runner.commands.status import rows, status
@@ -29,6 +30,7 @@ __all__ = [
     "export",
     "prepared_map",
     "quote_job",
+    "resume",
     "retry",
     "rows",
     "run",

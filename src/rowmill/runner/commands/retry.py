@@ -8,7 +8,7 @@ from rowmill.job import apply_overrides
 from rowmill.ports import Observer
 from rowmill.records import Result
 from rowmill.runner.output.destinations import check_destination
-from rowmill.runner.output.exporting import job_at, run_file_of, stored_job
+from rowmill.runner.output.exporting import run_file_of, sendable_job
 from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.start import Start
@@ -32,7 +32,7 @@ def retry(
     with signals(leave, wanted=interrupts):
         path = run_file_of(output, run_file)
         with RunFileReader(path) as reader:
-            job = apply_overrides(job_at(stored_job(reader), output), overrides or {})
+            job = apply_overrides(sendable_job(reader, output), overrides or {})
         plan = make_plan(job, run_file=str(path))
         endpoints = priced(job, resolve_endpoints(job))
         with RunFileLock(path):

@@ -62,6 +62,28 @@ def job_at(job: Job, output: str) -> Job:
     return apply_overrides(job, {"output": output.removesuffix(".rowmill")})
 
 
+def sendable_job(reader: RunFileReader, output: str) -> Job:
+    """The stored job where its rows can be sent once more.  Raises RunFileError where they cannot."""
+    refuse_purged(reader)
+    job = stored_job(reader)
+    if job.calls_function:
+        raise RunFileError(
+            f"{reader.path} is of a `map` that calls a function, which is not in it: the same call in Python goes on "
+            "with it"
+        )
+    return job_at(job, output)
+
+
+def refuse_purged(reader: RunFileReader) -> None:
+    """Raises RunFileError where the inputs are gone."""
+    when = reader.metadata("purged")
+    if when is not None:
+        raise RunFileError(
+            f"{reader.path} was purged on {when}: its inputs and replies are gone, so no row of it can be sent again; "
+            "`rowmill export` still writes the answers, and --fresh begins anew beside it"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ExportRules:
     """How an export is written; None is as the run was.

@@ -136,6 +136,12 @@ class Start:
         """Prepares a session under the job as it is now; see `job_versions.settle_versions`."""
         return SessionRules(settle_versions(self.plan, self.endpoints, self.writer, on_change, confirm))
 
+    def go_on(self) -> SessionRules:
+        """Prepares a session over the rows that are pending, under the job as it is stored."""
+        versions = stored_versions(self.plan, self.endpoints, self.writer, accepted=False)
+        self.writer.do(lambda c: changes.keep_unreadable(c, versions))
+        return SessionRules(versions)
+
     def requeue(self, statuses: Sequence[str]) -> SessionRules:
         """Makes rows with these statuses pending, under a version of the job that stays accepted."""
         versions = stored_versions(self.plan, self.endpoints, self.writer, accepted=True)
