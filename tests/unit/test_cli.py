@@ -65,6 +65,7 @@ class FakeRunner:
 
     result: Result = field(default_factory=result)
     error: BaseException | None = None
+    purged_on: str | None = None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def _called(self, _name: str, **arguments: Any) -> None:
@@ -91,6 +92,9 @@ class FakeRunner:
     def export(self, output: str, **arguments: Any) -> int:
         self._called("export", output=output, **arguments)
         return 1_234
+
+    def purged(self, output: str, run_file: str | None) -> str | None:
+        return self.purged_on
 
     def rows(self, output: str, **arguments: Any) -> Iterator[Mapping[str, Any]]:
         self._called("rows", output=output, **arguments)
@@ -126,7 +130,7 @@ class Command:
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
     runner = FakeRunner()
     module = ModuleType("rowmill.runner")
-    for name in ("run", "retry", "check", "status", "export", "rows"):
+    for name in ("run", "retry", "check", "status", "export", "purged", "rows"):
         setattr(module, name, getattr(runner, name))
     module.__dict__["ExportRules"] = ExportRules
     module.__dict__["Agreement"] = Agreement
@@ -400,7 +404,7 @@ def test_a_question_is_asked_on_stderr_and_anything_but_yes_is_no(
 
 
 @pytest.mark.parametrize(
-    "command", ["", "run", "check", "quote", "status", "retry", "resume", "export", "rows", "tune", "demo"]
+    "command", ["", "run", "check", "quote", "status", "retry", "resume", "purge", "export", "rows", "tune", "demo"]
 )
 def test_a_short_h_is_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from rowmill.cli import check, demo, export, quote, resume, retry, rows, run, simulate, status, tune
+from rowmill.cli import check, demo, export, purge, quote, resume, retry, rows, run, simulate, status, tune
 from rowmill.cli.binding import bind
 from rowmill.cli.streams import mend_streams
 from rowmill.cli.terminal import guarded, say
@@ -39,6 +39,7 @@ app.command("retry")(retry.retry)
 app.command("resume")(resume.resume)
 app.command("export")(export.export)
 app.command("rows")(rows.rows)
+app.command("purge")(purge.purge)
 app.command("tune")(tune.tune)
 app.command("simulate", context_settings=simulate.PASSED_ON)(simulate.simulate)
 app.command("demo")(demo.demo)

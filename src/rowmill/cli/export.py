@@ -41,3 +41,6 @@ def export(
     written = runner.export(output, target=target, run_file=options["run_file"], rules=rules)
     if not quiet:
         say(f"{written:,} rows written to {shown(target, options['table'])}")
+        when = runner.purged(output, options["run_file"])
+        if when is not None:
+            say(f"without the input's columns: the run file was purged on {when}")

@@ -63,6 +63,8 @@ def status_lines(standing: Mapping[str, Any]) -> list[str]:
         f"state      {state}",
         f"rows       {done:,}" + ("" if total is None else f" of {total:,}") + f": {counts_words(counts)}",
     ]
+    if standing.get("purged"):
+        lines.append(f"purged     {standing['purged']}: inputs and replies are no longer in the run file")
     if standing.get("pending"):
         lines.append(f"pending    {standing['pending']:,}")
     lines += error_lines((one["error"], one["count"]) for one in standing.get("errors") or ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from rowmill.runner.commands.arun import arun
 from rowmill.runner.commands.check import CheckReport, check
 from rowmill.runner.commands.forecast import Agreement
+from rowmill.runner.commands.purge import purge, purged
 from rowmill.runner.commands.quote import quote_job
 from rowmill.runner.commands.resume import resume
 from rowmill.runner.commands.retry import retry
@@ -29,6 +30,8 @@ __all__ = [
     "check",
     "export",
     "prepared_map",
+    "purge",
+    "purged",
     "quote_job",
     "resume",
     "retry",

@@ -23,6 +23,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
         sessions = reader.sessions()
         stored_rows = reader.row_total()
         complete, errors = reader.is_complete(), reader.errors()
+        purged = reader.metadata("purged")
         target = stored_job(reader).target if reader.metadata("job") else None
     holder = RunFileLock(path).holder()
     last = sessions[-1] if sessions else None
@@ -36,6 +37,7 @@ def status(output: str, run_file: str | None = None) -> Mapping[str, Any]:
         "state": _state(last, running, complete and done == stored_rows),
         "holder": holder,
         "total": total,
+        "purged": purged,
         "counts": dict(totals.counts),
         "pending": None if total is None else total - done,
         "requests": totals.requests,

@@ -10,6 +10,7 @@ from rowmill.errors import StopReason
 from rowmill.job import Job
 from rowmill.ports import Observer, Source
 from rowmill.records import GOOD, Outcome, Result
+from rowmill.runner.output.exporting import refuse_purged
 from rowmill.runner.session.loop import in_thread, leave, signals
 from rowmill.runner.session.session import SessionRules
 from rowmill.runner.session.start import Start, started
@@ -79,6 +80,8 @@ class MapRun:
     def _begin(self, plan: Plan, endpoints: Sequence[Endpoint], opened: Input) -> Start:
         if connections.is_there(plan.run_file):
             connections.check(plan.run_file)
+            with RunFileReader(plan.run_file, checked=False) as reader:
+                refuse_purged(reader)
         else:
             connections.create(plan.run_file)
 

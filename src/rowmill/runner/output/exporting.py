@@ -114,6 +114,7 @@ def export(output: str, *, target: str, run_file: str | None = None, rules: Expo
         target = without_file_scheme(target)
         destination = _export_destination(job, target, rules)
         _check_spared(reader, job, destination)
+        _check_replies(reader, destination, rules)
         with _as_own_output(reader, job_at(job, output), destination):
             written = _write_export(reader, job, destination, rules)
         if reader.lost_chunks:
@@ -146,6 +147,17 @@ def _write_export(
         path = destination.path
         return write_results(reader, path, failures_path(path), destination.format, salvage=True).rows
     return write_output(reader, job, destination, salvage=True, reread=reread)
+
+
+def _check_replies(reader: RunFileReader, destination: FileDestination | TableDestination, rules: ExportRules) -> None:
+    """Raises RunFileError where an export needs replies that were purged."""
+    is_results = isinstance(destination, FileDestination) and destination.format in RESULT_FORMS
+    if reader.metadata("purged") is not None and (is_results or rules.answer is not None):
+        needs = "the results of a batch file are its replies: name a table, like -o ANSWERS.csv"
+        raise RunFileError(
+            f"the replies in {reader.path} were purged, and "
+            + (needs if is_results else "--answer reads them: only the answers as they are can be exported")
+        )
 
 
 def _check_spared(reader: RunFileReader, job: Job, destination: FileDestination | TableDestination) -> None:

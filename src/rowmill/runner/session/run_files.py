@@ -7,9 +7,11 @@ from rowmill.errors import OutputError
 from rowmill.io.files import exists, rename
 from rowmill.io.sinks import translated
 from rowmill.runner.output.destinations import check_destination
+from rowmill.runner.output.exporting import refuse_purged
 from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.setup.plan import Plan
 from rowmill.store import connection as connections
+from rowmill.store.reader import RunFileReader
 
 SIDE_FILES = ("-wal", "-shm", "-spent")
 
@@ -19,6 +21,8 @@ def ensure_run_file(plan: Plan) -> None:
     is_there = connections.is_there(plan.run_file)
     if is_there:
         connections.check(plan.run_file)
+        with RunFileReader(plan.run_file, checked=False) as reader:
+            refuse_purged(reader)
     if plan.target is not None:
         check_destination(plan.target, plan.run_file)
     if is_there:
