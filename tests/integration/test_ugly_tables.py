@@ -210,10 +210,14 @@ def test_an_output_in_parts_resumes_and_is_written_once(workplace: Workplace, fo
     assert workplace.request_total() == 25
 
 
-def test_parts_that_were_spoilt_are_written_again(workplace: Workplace) -> None:
+def test_parts_that_were_changed_are_kept_and_written_again_once_they_are_moved_away(workplace: Workplace) -> None:
     workplace.write_rows(5)
     assert run(workplace, "in.csv", "out.csv", split_rows=2).exit_code == 0
     Path("out.csv/part-00001.csv").write_text("spoilt")
+    with pytest.raises(rowmill.OutputError, match="is not as this run left it"):
+        run(workplace, "in.csv", "out.csv", split_rows=2)
+    assert Path("out.csv/part-00001.csv").read_text() == "spoilt"
+    Path("out.csv").rename("mine")
     assert run(workplace, "in.csv", "out.csv", split_rows=2).exit_code == 0
     assert Path("out.csv/part-00001.csv").read_text().startswith("id,text")
 

@@ -78,7 +78,7 @@ def test_the_worst_case_takes_a_token_a_byte_at_the_dearest_rates_in_reach() -> 
 
 
 rate = st.floats(0, 10)
-rates = st.builds(Rates, rate, rate, rate, rate, rate)
+rates = st.builds(Rates, rate, rate, rate, rate, rate, cache_write_1h=rate)
 
 
 @given(rates, rates, st.integers(0, 300), st.integers(0, 300), st.data())
