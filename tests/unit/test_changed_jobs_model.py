@@ -235,7 +235,7 @@ def opened(plan: Plan, on_change: str) -> Iterator[tuple[Writer, Spool]]:
     writer = Writer(plan.run_file)
     try:
         versions = settle_versions(plan, resolve_endpoints(plan.job), writer, on_change, None)
-        writer.versions, writer.version = versions, next(iter(versions.values()))
+        writer.use_versions(versions)
         chunk = ObjectChunk(range(len(ROWS)), ROWS, {})
         spool = Spool(writer, SpoolRules(plan.key_names, lambda columns: None), iter([chunk]))
         spool.read_all()

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rowmill.core.names.databases import in_folder
 from rowmill.errors import JobError
-from rowmill.job.checks import names_python_model
+from rowmill.job.answer_checks import names_python_model
 from rowmill.job.document import Document, read_document
 from rowmill.job.faults import describe
 from rowmill.job.model import Job
@@ -109,9 +109,8 @@ def _with_files(document: Document, folder: str) -> Document:
     answer = values.get("answer")
     if isinstance(answer, dict) and isinstance(answer.get("schema"), str):
         try:
-            values["answer"] = {**answer, "schema": _schema(answer["schema"], folder)}
-            if (named := _schema_file(answer["schema"])) is not None:
-                files.append(("the schema", os.path.join(folder, named)))
+            values["answer"], read = _with_schema(answer, folder)
+            files += read
         except JobError as error:
             faults.append(f"{document.location(('answer', 'schema'))}: {error}")
             del values["answer"]  # nothing that depends on the schema can be judged without it
@@ -124,6 +123,13 @@ def _with_files(document: Document, folder: str) -> Document:
         ]
         faults += _unknown_functions(document, values["endpoints"], folder)
     return replace(document, values=values, faults=tuple(faults), files=tuple(files))
+
+
+def _with_schema(answer: Mapping[str, Any], folder: str) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The answer with the schema that its text names, and the file that it was read from."""
+    named = _schema_file(answer["schema"])
+    read = [] if named is None else [("the schema", os.path.join(folder, named))]
+    return {**answer, "schema": _schema(answer["schema"], folder)}, read
 
 
 def _unknown_functions(document: Document, endpoints: list[Any], folder: str) -> list[str]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     JsonValue,
     PrivateAttr,
@@ -23,34 +21,20 @@ from pydantic_core import PydanticCustomError
 from rowmill.core.names.databases import DatabaseUrl, Mode, Target
 from rowmill.core.names.files import SEVERAL, default_run_file, is_remote, leaf
 from rowmill.core.names.formats import COMPRESSED, READABLE
-from rowmill.core.pricing.prices import PriceSpec
 from rowmill.core.replies.answers import AnswerSchema, Fallback, compile_fallback, compile_schema
-from rowmill.job import checks
+from rowmill.job import answer_checks, checks
 from rowmill.job.checks import in_range
 from rowmill.job.option_table import default
+from rowmill.job.parts import HttpSpec, Part, PriceTag, Text
 from rowmill.records import Message
 
-Text = Annotated[str, AfterValidator(checks.not_blank)]
 Template = Annotated[str, AfterValidator(checks.template)]
 FUNCTION_PROMPT = "(a function)"  # what stands in the job of a run that calls a function
 
 Params = Annotated[dict[str, JsonValue], AfterValidator(checks.params)]
 
 
-class _Part(BaseModel):
-    """Frozen and strict; a key without a value (`timeout_s: null`) means its default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _empty_means_default(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            return {key: value for key, value in values.items() if value is not None}
-        return values
-
-
-class Turn(_Part):
+class Turn(Part):
     """One message of the prompt; `content` is a template."""
 
     role: Literal["system", "user", "assistant"]
@@ -66,7 +50,7 @@ def asks_something(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
     return turns
 
 
-class AnswerSpec(_Part):
+class AnswerSpec(Part):
     """The shape of an answer, and what becomes of one that does not fit.
 
     `schema` is a JSON Schema, the shorthand `{field: kind}`, or the shorthand as text; without one the answer is
@@ -74,13 +58,15 @@ class AnswerSpec(_Part):
     `fallback_for` says; `expect` names for answer fields the columns with the right values.
     """
 
-    schema_: Annotated[dict[str, JsonValue] | str | None, BeforeValidator(checks.answer_schema)] = Field(
+    schema_: Annotated[dict[str, JsonValue] | str | None, BeforeValidator(answer_checks.answer_schema)] = Field(
         default=None, alias="schema"
     )
     repair: Annotated[int, in_range("answer.repair")] = default("answer.repair")
-    fallback_for: Annotated[tuple[str, ...], BeforeValidator(checks.fallback_for)] = default("answer.fallback_for")
+    fallback_for: Annotated[tuple[str, ...], BeforeValidator(answer_checks.fallback_for)] = default(
+        "answer.fallback_for"
+    )
     fallback: JsonValue = None
-    expect: Annotated[dict[str, Text], BeforeValidator(checks.expect)] = {}
+    expect: Annotated[dict[str, Text], BeforeValidator(answer_checks.expect)] = Field(default={})
 
     @property
     def compiled(self) -> AnswerSchema | None:
@@ -98,14 +84,14 @@ class AnswerSpec(_Part):
     @classmethod
     def _stands_in(cls, fallback: JsonValue, info: ValidationInfo) -> JsonValue:
         if fallback is not None and "schema_" in info.data:
-            checks.fallback(fallback, info.data["schema_"])
+            answer_checks.fallback(fallback, info.data["schema_"])
         return fallback
 
     @field_validator("expect")
     @classmethod
     def _expects_fields(cls, expect: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         if "schema_" in info.data:
-            checks.expected_fields(expect, info.data["schema_"])
+            answer_checks.expected_fields(expect, info.data["schema_"])
         return expect
 
     @model_validator(mode="after")
@@ -115,7 +101,7 @@ class AnswerSpec(_Part):
         return self
 
 
-class RetrySpec(_Part):
+class RetrySpec(Part):
     """How often and how patiently a row is tried; back-off doubles from `backoff_s`, with full jitter."""
 
     attempts: Annotated[int, in_range("retry.attempts")] = default("retry.attempts")
@@ -129,37 +115,7 @@ class RetrySpec(_Part):
         return self
 
 
-class PriceTag(_Part):
-    """What tokens cost, in USD for one `unit` of them; see `prices.PriceSpec`."""
-
-    input: Annotated[float, in_range("endpoints[].price.input")]
-    output: Annotated[float, in_range("endpoints[].price.output")]
-    cached_input: Annotated[float, in_range("endpoints[].price.cached_input")] | None = None
-    cache_write: Annotated[float, in_range("endpoints[].price.cache_write")] | None = None
-    cache_write_1h: Annotated[float, in_range("endpoints[].price.cache_write_1h")] | None = None
-    reasoning: Annotated[float, in_range("endpoints[].price.reasoning")] | None = None
-    batch: Annotated[float, in_range("endpoints[].price.batch")] | None = None
-    image_tokens: Annotated[int, in_range("endpoints[].price.image_tokens")] | None = None
-    unit: Literal["1M", "1K", "token"] = default("endpoints[].price.unit")
-
-    @property
-    def spec(self) -> PriceSpec:
-        """The price as the rules know it."""
-        return PriceSpec(**self.model_dump(exclude={"image_tokens"}))
-
-
-class HttpSpec(_Part):
-    """What a server of its own kind takes, and where its answer stands; see `providers.http.HttpShape`."""
-
-    body: dict[str, JsonValue] | None = None
-    answer: Text | None = None
-    reasoning: Text | None = None
-    finish: Text | None = None
-    input_tokens: Text | None = None
-    output_tokens: Text | None = None
-
-
-class EndpointSpec(_Part):
+class EndpointSpec(Part):
     """One endpoint: a model behind a URL.  Holds names of variables and files, never a key.
 
     It is meant for the next `take` rows or those for which `when` holds, else for any that are left; `pin` keeps
@@ -173,14 +129,14 @@ class EndpointSpec(_Part):
     key_env: Annotated[str, AfterValidator(checks.variable)] | None = None
     key_file: Text | None = None
     ca_file: Text | None = None
-    headers: Annotated[dict[str, str], BeforeValidator(checks.headers)] = {}
+    headers: Annotated[dict[str, str], BeforeValidator(checks.headers)] = Field(default={})
     in_flight: Annotated[int | Literal["auto"], BeforeValidator(checks.in_flight)] = default("endpoints[].in_flight")
     rpm: Annotated[float, in_range("endpoints[].rpm")] | None = None
     tpm: Annotated[float, in_range("endpoints[].tpm")] | None = None
     input_tpm: Annotated[float, in_range("endpoints[].input_tpm")] | None = None
     output_tpm: Annotated[float, in_range("endpoints[].output_tpm")] | None = None
     headroom: Annotated[float, in_range("endpoints[].headroom")] = default("endpoints[].headroom")
-    params: Params = {}
+    params: Params = Field(default={})
     price: PriceTag | None = None
     http: HttpSpec | None = None
     take: Annotated[int, in_range("endpoints[].take")] | None = None
@@ -207,7 +163,7 @@ class EndpointSpec(_Part):
         return self
 
 
-class Job(_Part):
+class Job(Part):
     """All that the user decides; frozen, JSON-serialisable and free of secrets.
 
     Without a prompt the source is a batch file, whose lines say what is asked (see `bodies`).  Times are in
@@ -219,7 +175,7 @@ class Job(_Part):
     system: Template | None = None
     answer: AnswerSpec | None = None
     endpoints: Annotated[tuple[EndpointSpec, ...], BeforeValidator(checks.endpoints)]
-    params: Annotated[dict[str, JsonValue], AfterValidator(checks.job_params)] = {}
+    params: Annotated[dict[str, JsonValue], AfterValidator(checks.job_params)] = Field(default={})
     budget_usd: Annotated[float, in_range("budget_usd")] | None = None
     retry: RetrySpec = RetrySpec()
     timeout_s: Annotated[float, in_range("timeout_s")] = default("timeout_s")
@@ -405,7 +361,9 @@ def effective_params(job: Job, endpoint: EndpointSpec) -> Mapping[str, JsonValue
 __all__: Sequence[str] = (
     "AnswerSpec",
     "EndpointSpec",
+    "HttpSpec",
     "Job",
+    "PriceTag",
     "RetrySpec",
     "Turn",
     "default_output",

@@ -15,8 +15,9 @@ import msgspec
 
 from rowmill.core.replies import failures
 from rowmill.core.replies.usage import as_count, judged
+from rowmill.core.requests.column_names import check_names
 from rowmill.core.requests.expressions import compile_value
-from rowmill.core.requests.prompts import TemplateFault, check_names
+from rowmill.core.requests.prompts import TemplateFault
 from rowmill.errors import FailureKind, JobError
 from rowmill.ports import AnswerReader, Transport
 from rowmill.providers.asking import instructed, instruction

@@ -20,10 +20,9 @@ from typing import Any
 from rowmill.errors import LockedError, RowmillError
 from rowmill.records import Attempt, Outcome
 from rowmill.store import connection as connections
-from rowmill.store import meta
 from rowmill.store.inserts import UNSTORABLE, Row, insert_attempts, insert_outcomes, storable
-from rowmill.store.packing import DICTIONARY_BYTES, SAMPLE_BYTES, Packer, dictionary_of
 from rowmill.store.spend_ledger import SpendLedger, take_over
+from rowmill.store.table_rows import Redact, TableRows
 
 COMMIT_INTERVAL_S = 0.2
 FEWEST_UNCOMMITTED = 1000
@@ -36,7 +35,6 @@ WHERE id = ?
 """
 
 Task = Callable[[sqlite3.Connection], Any]
-Redact = Callable[[Sequence[bytes | None]], Sequence[bytes | None]]
 
 
 def most_uncommitted(peak_in_flight: int) -> int:
@@ -50,14 +48,12 @@ def most_uncommitted(peak_in_flight: int) -> int:
 class Writer:
     """Queues records on the loop, writes them in its own thread; implements `ports.Store`.
 
-    `version` is what rows stand under that no endpoint answered, `versions` maps an endpoint's name to the version of
-    the job under which it answers; `redact` takes secrets out of contents (None: there are none); `snapshot` gives what
-    `status` shows; it and `notify`, which gets words for the user, are called in the writer's thread.
+    `redact` takes secrets out of contents (None: there are none).  `snapshot` gives what `status` shows; it and
+    `notify`, which gets words for the user, are called in the writer's thread.
     """
 
     def __init__(self, path: Path, redact: Redact | None = None) -> None:
         self.path = path
-        self._redact: Redact = redact or _as_it_is
         self._attempts: deque[Attempt] = deque()
         self._outcomes: deque[Outcome] = deque()
         self._tasks: deque[tuple[Task, Future[Any]]] = deque()
@@ -74,12 +70,7 @@ class Writer:
         self._ledger: SpendLedger | None = None
         with connections.translated(path):
             take_over(path, self._connection)
-        self._packer = Packer(meta.dictionary(self._connection))
-        self._samples: list[bytes] = []
-        self._sampled_bytes = 0
-        self._lanes: dict[tuple[str, str, int], int] = {}
-        self.versions: Mapping[str, int] = {}
-        self.version = 0
+        self._rows = TableRows(self._connection, redact)
         self._is_output_current = True
         self._locked_since_s: float | None = None
         self.notify: Callable[[str], None] = lambda words: None
@@ -91,9 +82,23 @@ class Writer:
     def begin(self, loop: asyncio.AbstractEventLoop, versions: Mapping[str, int]) -> None:
         """Opens a session on the engine's loop; `versions` maps endpoints to rows of the table versions."""
         self._loop = loop
-        self.versions = versions
-        self.version = next(iter(versions.values()), 0)
+        self.use_versions(versions)
         self.session_id = self.do(_new_session)
+
+    def use_versions(self, versions: Mapping[str, int]) -> None:
+        """What comes from now on was asked under these versions, by endpoint."""
+        self._rows.versions = versions
+        self._rows.version = next(iter(versions.values()), 0)
+
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The version of the job under which each endpoint is asked."""
+        return self._rows.versions
+
+    @property
+    def version(self) -> int:
+        """What rows stand under that no endpoint answered."""
+        return self._rows.version
 
     def keep_account(self) -> Callable[[int, int, int], None]:
         """What is to be told of the session's money from now on; see `SpendLedger.write`."""
@@ -235,7 +240,7 @@ class Writer:
         While another program has the run file locked there is no error: it is tried again.
         """
         # A dictionary, lanes and an outdated output that are not committed are forgotten.
-        packer, lanes, is_output_current = self._packer, self._lanes.copy(), self._is_output_current
+        learned, is_output_current = self._rows.learned(), self._is_output_current
         try:
             with connections.translated(self.path):
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -250,7 +255,8 @@ class Writer:
             return True
         if self._connection.in_transaction:
             self._connection.rollback()
-        self._packer, self._lanes, self._is_output_current = packer, lanes, is_output_current
+        self._rows.forget(learned)
+        self._is_output_current = is_output_current
         return False
 
     def _wait_or_fail(self, error: LockedError) -> None:
@@ -271,7 +277,7 @@ class Writer:
     def _store(self, attempts: Sequence[Attempt], outcomes: Sequence[Outcome]) -> None:
         """Stores replies and how rows ended.  What no column can hold is left out, and never takes others along."""
         are_first = [attempt.is_first for attempt in attempts]
-        attempt_rows, outcome_rows = self._attempt_rows(attempts), self._outcome_rows(outcomes)
+        attempt_rows, outcome_rows = self._rows.of_attempts(attempts), self._rows.of_outcomes(outcomes)
         self._connection.execute("SAVEPOINT replies")
         try:
             self._insert(attempt_rows, are_first, outcome_rows)
@@ -334,95 +340,6 @@ class Writer:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-
-    def _learn_dictionary(self, attempts: Sequence[Attempt], bodies: Sequence[bytes | None]) -> None:
-        if self._packer.dictionary is not None:
-            return
-        for attempt, body in zip(attempts, bodies, strict=True):
-            if attempt.kind is not None or not body or len(body) > DICTIONARY_BYTES:
-                continue
-            self._samples.append(body)
-            self._sampled_bytes += len(body)
-            if self._sampled_bytes >= SAMPLE_BYTES:
-                dictionary = dictionary_of(self._samples)
-                meta.put_dictionary(self._connection, dictionary)
-                self._packer = Packer(dictionary)
-                return
-
-    def _attempt_rows(self, attempts: Sequence[Attempt]) -> Sequence[Row]:
-        bodies = self._redact([attempt.body for attempt in attempts])
-        self._learn_dictionary(attempts, bodies)
-        lanes = {
-            endpoint: self._lane(endpoint, "", self.versions.get(endpoint, self.version))
-            for endpoint in {attempt.endpoint for attempt in attempts}
-        }
-        return [
-            (
-                attempt.index << 16,
-                lanes[attempt.endpoint],
-                attempt.sent_at,
-                attempt.latency_s,
-                attempt.kind,
-                attempt.status_code,
-                packed,
-                body,
-                self._clean(attempt.error),
-                attempt.request_id,
-                attempt.input_tokens,
-                attempt.output_tokens,
-                attempt.cost_usd,
-            )
-            for attempt, (packed, body) in zip(attempts, self._packer.pack_bodies(bodies), strict=True)
-        ]
-
-    def _outcome_rows(self, outcomes: Sequence[Outcome]) -> Sequence[Row]:
-        answers = self._packer.pack_answers(self._redact([outcome.answer for outcome in outcomes]))
-        answered_by = [(outcome.endpoint, outcome.model) for outcome in outcomes]
-        lanes = {
-            (endpoint, model): None if endpoint is None else self._lane(endpoint, model or "", 0)
-            for endpoint, model in set(answered_by)
-        }
-        versions, version = self.versions, self.version
-        return [
-            (
-                outcome.index,
-                outcome.status._value_,
-                versions.get(by[0] or "", version),
-                lanes[by],
-                outcome.attempts,
-                answer,
-                self._clean(outcome.error),
-                outcome.latency_s,
-                outcome.input_tokens,
-                outcome.output_tokens,
-                outcome.cost_usd,
-                self._clean(outcome.reasoning),
-                outcome.duplicate_of,
-            )
-            for outcome, by, answer in zip(outcomes, answered_by, answers, strict=True)
-        ]
-
-    def _clean(self, text: str | None) -> str | None:
-        if text is None:
-            return None
-        (cleaned,) = self._redact([text.encode("utf-8", "replace")])
-        return None if cleaned is None else cleaned.decode("utf-8", "replace")
-
-    def _lane(self, endpoint: str, model: str, version: int) -> int:
-        """The id of an endpoint, the model that answered and the version that was asked under."""
-        lane = endpoint, model, version
-        known = self._lanes.get(lane)
-        if known is None:
-            self._connection.execute("INSERT OR IGNORE INTO lanes (endpoint, model, version) VALUES (?, ?, ?)", lane)
-            (known,) = self._connection.execute(
-                "SELECT id FROM lanes WHERE endpoint = ? AND model = ? AND version = ?", lane
-            ).fetchone()
-            self._lanes[lane] = known
-        return int(known)
-
-
-def _as_it_is(contents: Sequence[bytes | None]) -> Sequence[bytes | None]:
-    return contents
 
 
 def _attempted(task: Task, connection: sqlite3.Connection) -> Any:

@@ -14,20 +14,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from difflib import SequenceMatcher
 from typing import Any, NoReturn, cast
 
 import msgspec
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError
 
+from rowmill.core.requests.column_names import OWN_NAMES, check_names, no_column
 from rowmill.core.requests.sandbox import BoundedEnvironment
 from rowmill.errors import JobError
 from rowmill.records import Message, Request, Row
 
 Columns = frozenset[str]
 
-_OWN_NAMES = frozenset({"row", "_row"})
 _JINJA_WORDS = frozenset(
     {"and", "else", "false", "if", "in", "is", "none", "not", "or", "true", "False", "None", "True"}
 )
@@ -208,13 +207,6 @@ def compile_prompt(messages: Sequence[Message], columns: Iterable[str] | None = 
     return prompt
 
 
-def check_names(named: Iterable[str], known: Sequence[str], user: str) -> None:
-    """Raises JobError for names, used by `user`, that are none of the input's columns."""
-    faults = [_no_column(name, known, user, "the input") for name in sorted(set(named) - set(known))]
-    if faults:
-        raise JobError(*faults)
-
-
 def compile_template(text: str) -> _Compiled:
     """Compiles one template by itself.  Raises JobError."""
     return _compile(Message("", text), None)
@@ -223,32 +215,6 @@ def compile_template(text: str) -> _Compiled:
 def check_template(text: str) -> None:
     """Raises JobError for a template that cannot be compiled."""
     checked_tree(text)
-
-
-def _no_column(name: str, known: Sequence[str], user: str, holder: str) -> str:
-    if not known:
-        return f"{user} uses the column `{name}`; {holder} has no columns"
-    ordered = sorted(known, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
-    listed = ", ".join(ordered[:20]) + (f" and {len(ordered) - 20} more" if len(ordered) > 20 else "")
-    return f"{user} uses the column `{name}`; {holder} has {listed}{_meant(name, ordered)}"
-
-
-def _meant(name: str, ordered: Sequence[str]) -> str:
-    """How the column that was meant is written, where a name tells which: it is alike, or begins so and is no word."""
-    small = name.lower()
-    odd = next((one for one in ordered if one.lower().startswith(small) and not _is_word(one)), None)
-    alike = next((one for one in ordered if SequenceMatcher(None, small, one.lower()).ratio() > 0.75), None)
-    found = odd if alike is None or (odd is not None and alike.lower() != small) else alike
-    return "" if found is None else f"; did you mean {column_hole(found)}?"
-
-
-def column_hole(name: str) -> str:
-    """How a template writes a column of this name."""
-    return f"{{{{ {name} }}}}" if _is_word(name) else f"{{{{ row[{name!r}] }}}}"
-
-
-def _is_word(name: str) -> bool:
-    return name.isidentifier() and name not in _JINJA_WORDS and name not in _OWN_NAMES
 
 
 def _compile(message: Message, known: Sequence[str] | None) -> _Compiled:
@@ -276,7 +242,7 @@ def _join(texts: list[str], holes: Sequence[tuple[int, str]], known: Sequence[st
             filled[at] = value if type(value) is str else as_text(value)
     except KeyError as error:
         missing = str(error.args[0])
-        raise TemplateFault(_no_column(missing, known or tuple(values), "the prompt", "the row")) from None
+        raise TemplateFault(no_column(missing, known or tuple(values), "the prompt", "the row")) from None
     return "".join(filled)
 
 
@@ -296,7 +262,7 @@ def blame(error: Exception, known: Sequence[str]) -> NoReturn:
         named = re.match(r"'([^']*)' is undefined|'dict object' has no attribute '(.*)'", str(error))
         if named:
             name = named[1] or named[2]
-            raise TemplateFault(_no_column(name, known, "the prompt", "the row")) from None
+            raise TemplateFault(no_column(name, known, "the prompt", "the row")) from None
     if isinstance(error, SecurityError):
         raise TemplateFault(f"the template reaches for what is hidden: {error}") from None
     words = str(error) or type(error).__name__
@@ -374,11 +340,11 @@ def uses_index(text: str) -> bool:
 def used_columns(tree: nodes.Template) -> Columns | None:
     names = meta.find_undeclared_variables(tree)
     if "row" not in names:
-        return frozenset(names - _OWN_NAMES)
+        return frozenset(names - OWN_NAMES)
     constants = [name for node in tree.find_all((nodes.Getitem, nodes.Getattr)) if (name := _constant(node))]
     if len(constants) != sum(node.name == "row" for node in tree.find_all(nodes.Name)):
         return None
-    return frozenset(names - _OWN_NAMES | set(constants))
+    return frozenset(names - OWN_NAMES | set(constants))
 
 
 def _constant(node: nodes.Node) -> str | None:
@@ -402,7 +368,7 @@ def _simple_parts(tree: nodes.Template) -> tuple[tuple[bool, str], ...] | None:
         for node in output.nodes:
             if isinstance(node, nodes.TemplateData):
                 parts.append((False, node.data))
-            elif isinstance(node, nodes.Name) and node.name not in _OWN_NAMES:
+            elif isinstance(node, nodes.Name) and node.name not in OWN_NAMES:
                 parts.append((True, node.name))
             elif isinstance(node, nodes.Getitem) and (column := _constant(node)) is not None:
                 parts.append((True, column))

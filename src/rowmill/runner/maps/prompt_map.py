@@ -21,7 +21,8 @@ from rowmill.store import changes
 from rowmill.store import connection as connections
 from rowmill.store.lock import RunFileLock
 from rowmill.store.reader import RunFileReader
-from rowmill.store.writer import Redact, Writer
+from rowmill.store.table_rows import Redact
+from rowmill.store.writer import Writer
 
 Prepared = tuple[Plan, Sequence[Endpoint], Input]
 Listener = Callable[[Outcome], None]

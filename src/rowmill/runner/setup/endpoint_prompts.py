@@ -10,8 +10,9 @@ from functools import cached_property, partial
 from typing import Any
 
 from rowmill.core.requests.batch_lines import BatchBodies
+from rowmill.core.requests.column_names import check_names
 from rowmill.core.requests.expressions import compile_expression, is_template, texts_of
-from rowmill.core.requests.prompts import Columns, check_names, compile_prompt, uses_index
+from rowmill.core.requests.prompts import Columns, compile_prompt, uses_index
 from rowmill.core.requests.routing import Route, Router, RowRouter
 from rowmill.core.requests.row_params import RowParams, compile_row_params
 from rowmill.core.rows.chunks import with_index

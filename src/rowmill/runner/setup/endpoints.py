@@ -20,7 +20,7 @@ from rowmill.ports import AnswerReader, Clock, Provider
 from rowmill.providers.credentials import Credentials, redact
 from rowmill.providers.presets import ResolvedEndpoint, resolve
 from rowmill.records import Failure, RawReply, Request
-from rowmill.store.writer import Redact
+from rowmill.store.table_rows import Redact
 
 if TYPE_CHECKING:
     from rowmill.ports import Transport
