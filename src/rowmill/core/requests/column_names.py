@@ -1,4 +1,4 @@
-"""Names of columns in templates: what is said where there is no such column, and how one with an odd name is written."""
+"""Names of columns in templates: what is said where there is none such, and how one with an odd name is written."""
 
 from __future__ import annotations
 
