@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from rowmill.core.pricing.budget import Budget
 from rowmill.core.replies.steps import RowState
@@ -25,6 +26,8 @@ from rowmill.errors import StopReason, StoreFullError
 from rowmill.events import Event, Notice, RunEnded, RunStarted
 from rowmill.ports import Aside, Clock, Observer, RowFeed, Store
 from rowmill.records import Figures, Outcome, Status
+
+T = TypeVar("T")
 
 DRAIN_S = 10.0
 RATE_ROWS = 50
@@ -91,7 +94,7 @@ class Run:
             clock=self._clock,
             budget_gate=self._budget_gate,
             finished=partial(self._finished, lane),
-            aside=self._aside,
+            aside=self._aside or _here,
         )
 
     def notify(self, event: Event) -> None:
@@ -275,3 +278,8 @@ def _view(lane: Lane) -> LaneView:
         why=lane.why(),
         stats=lane.stats,
     )
+
+
+async def _here(work: Callable[[], T], /) -> T:
+    """Where nobody offers a thread."""
+    return work()

@@ -51,17 +51,13 @@ class RowRules:
     parse: Callable[[str], object] | None = None
     why_skipped: Callable[[Row], str | None] | None = None
 
-    def is_slow_to_read(self, raw: RawReply | Failure) -> bool:
-        """Whether reading this may hold the loop: by somebody's function, or because there is so much of it."""
-        return type(raw) is RawReply and (self.parse is not None or len(raw.body) > LARGE_BYTES)
-
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
     """What the workers of a lane share.
 
-    `finished` is called for each row that ends there, with its outcome and refusal (see `Done`).  `aside` has work done
-    beside the loop, one piece at a time.
+    `finished` is called for each row that ends there, with its outcome and refusal (see `Done`).  `aside` has what
+    may hold the loop done beside it, one piece at a time: somebody's function, or the reading of a large reply.
     """
 
     rules: RowRules
@@ -69,7 +65,7 @@ class WorkerContext:
     clock: Clock
     budget_gate: BudgetGate
     finished: Callable[[RowState, Outcome, str | None], None]
-    aside: Aside | None = None
+    aside: Aside
 
 
 async def work(lane: Lane, context: WorkerContext) -> None:
@@ -125,9 +121,8 @@ async def one_step(lane: Lane, context: WorkerContext, state: RowState) -> Wait 
             _settle(lane, context, state, None)
     state.busy_s += context.clock.now() - state.sent_at_s
     read: Read = _read
-    if context.aside is not None and context.rules.is_slow_to_read(raw):
-        assert type(raw) is RawReply
-        read = await _read_aside(context.aside, lane, context, state, raw)
+    if type(raw) is RawReply and (len(raw.body) > LARGE_BYTES or context.rules.parse is not None):
+        read = await _read_aside(lane, context, state, raw)
     return _judged(lane, context, state, raw, read)
 
 
@@ -142,13 +137,13 @@ async def _may_send(lane: Lane, context: WorkerContext, state: RowState) -> bool
     return may_go
 
 
-async def _read_aside(aside: Aside, lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Read:
+async def _read_aside(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Read:
     """Reads a reply beside the loop; what was read, or raised, comes out of what is given back.
 
     Where that is broken off the reply is logged unread: it is paid for.
     """
     try:
-        found = await aside(partial(_read, lane, context, state, raw))
+        found = await context.aside(partial(_read, lane, context, state, raw))
     except asyncio.CancelledError:
         _read_new(lane, context, state, raw, _read_nothing)
         raise
@@ -182,7 +177,7 @@ def _judged(
 
 async def _read_stored(lane: Lane, context: WorkerContext, state: RowState, raw: RawReply) -> Wait | Move | Done:
     """Reads a reply of an earlier session.  What only had to be read anew is never sent again."""
-    if context.aside is not None and context.rules.is_slow_to_read(raw):
+    if len(raw.body) > LARGE_BYTES or context.rules.parse is not None:
         seen, reply = await context.aside(partial(_read, lane, context, state, raw))
     else:
         seen, reply = _read(lane, context, state, raw)
