@@ -36,7 +36,7 @@ _CUT = frozenset({"length", "max_tokens", "model_context_window_exceeded"})
 _FILTERED = frozenset({"content_filter", "safety", "sensitive", "recitation", "prohibited_content"})
 _CALLS = frozenset({"tool_calls", "tool_use", "function_call"})
 _BROKEN = frozenset({"error", "abort", "insufficient_system_resource", "network_error"})
-_THOUGHT = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>(.*)|$)", re.DOTALL)
+_THOUGHT_HEAD = re.compile(r"\s*<(think|thinking)>")
 _LOOSE_END = re.compile(r"</(?:think|thinking)>")
 _FENCE = "```"
 _FENCE_HEAD = re.compile(r"[\w+-]*[ \t]*\r?\n?")
@@ -137,9 +137,10 @@ def _parted(reply: Reply, schema: AnswerReader | None) -> tuple[str | None, str 
 
 def _split_thought(text: str) -> tuple[str | None, str]:
     """(thought, rest); thought is None where there is none.  An unclosed thought leaves no rest."""
-    opened = _THOUGHT.match(text)
+    opened = _THOUGHT_HEAD.match(text)
     if opened is not None:
-        return opened[2], opened[3] or ""
+        thought, _, rest = text[opened.end() :].partition(f"</{opened[1]}>")
+        return thought, rest
     end = _LOOSE_END.search(text)
     return (None, text) if end is None else (text[: end.start()], text[end.end() :])
 
