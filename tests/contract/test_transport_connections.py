@@ -44,6 +44,24 @@ def test_a_stale_connection_is_replaced_silently(wire: Wire, how: str) -> None:
     assert requests == 3
 
 
+def test_what_is_not_to_be_sent_again_unasked_is_a_lost_connection(wire: Wire) -> None:
+    async def lose_the_second(talk: Talk) -> None:
+        await (talk.close() if talk.of_connection == 2 else talk.write(OK))
+
+    async def run() -> tuple[list[RawReply | Failure], int]:
+        transport = wire.transport(resends=False)
+        async with wire.serving(lose_the_second) as server:
+            url = server.url("/")
+            got = [await transport.send(url, HEADERS, b"{}", 5.0) for _ in range(2)]
+            await transport.close()
+            return got, len(server.talks)
+
+    (_, lost), requests = wire.run(run())
+    assert isinstance(lost, Failure)
+    assert lost.kind is FailureKind.RESET
+    assert requests == 2
+
+
 def test_a_lost_request_on_a_first_connection_is_not_sent_again(wire: Wire) -> None:
     async def run() -> int:
         transport = wire.transport()

@@ -22,11 +22,12 @@ def open_transport(
     connect_timeout_s: float = 10.0,
     ca_file: str | None = None,
     max_connections: int | None = None,
+    resends: bool = True,
     environment: Mapping[str, str] = os.environ,
 ) -> Transport:
     """The transport for requests to `url`: the direct one, or the library's where a proxy stands in between.
 
-    `max_connections` None is no limit.  Raises JobError for a bad `ca_file` or another certificate that cannot be read.
+    `max_connections` None is no limit; without `resends` nothing is sent again unasked.  Raises JobError for a bad `ca_file` or another certificate that cannot be read.
     """
     from rowmill.io.http.lasting import import_for_good
     from rowmill.io.http.origin import origin_of
@@ -40,6 +41,7 @@ def open_transport(
         connect_timeout_s=connect_timeout_s,
         ca_file=ca_file,
         max_connections=max_connections,
+        resends=resends,
         environment=environment,
     )
     if name == "direct" and origin.scheme == "https":

@@ -36,6 +36,7 @@ class Keeper(Protocol):
     header_names: Mapping[bytes, str]
     known_heads: KnownHeads
     max_reply_bytes: int
+    resends: bool
     write_batch: WriteBatch
 
     def opened(self, connection: Connection) -> None:
@@ -281,7 +282,7 @@ class Connection(asyncio.Protocol):
             return False
         if self._outgoing:
             return True  # it never left
-        return self._is_used and perf_counter() - self._sent_s < _STALE_WITHIN_S
+        return self._is_used and self._keeper.resends and perf_counter() - self._sent_s < _STALE_WITHIN_S
 
     def _ends_with_the_connection(self) -> bool:
         if not self._has_head:

@@ -45,7 +45,7 @@ class _Route(NamedTuple):
 class DirectTransport:
     """A pool of connections an origin, on one loop.  Header mappings given to `send` must not change later.
 
-    Redirects are not followed, cookies not kept.  Raises JobError for a bad `ca_file`.
+    Redirects are not followed, cookies not kept.  `resends`: see `PoolLimits`.  Raises JobError for a bad `ca_file`.
     """
 
     def __init__(
@@ -56,10 +56,11 @@ class DirectTransport:
         max_connections: int | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
         idle_s: float = 30.0,
+        resends: bool = True,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._roots = trusted_roots(ca_file, environment)
-        self._limits = PoolLimits(connect_timeout_s, max_connections, max_reply_bytes, idle_s)
+        self._limits = PoolLimits(connect_timeout_s, max_connections, max_reply_bytes, idle_s, resends)
         self._context: ssl.SSLContext | None = None
         self._routes: dict[tuple[str, int], _Route] = {}
         self._pools: dict[tuple[str, str, int], Pool] = {}

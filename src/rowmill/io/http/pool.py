@@ -28,12 +28,15 @@ MOST_DIALLING = 100
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """`max_connections` None is no limit."""
+    """`max_connections` None is no limit.  `resends`: what was sent on a kept connection that the server had closed may
+    be sent again unasked; one that did the work before it closed would be paid twice.
+    """
 
     connect_timeout_s: float
     max_connections: int | None
     max_reply_bytes: int
     idle_s: float
+    resends: bool = True
 
 
 class Pool:
@@ -55,6 +58,7 @@ class Pool:
         self.known_heads = KnownHeads()
         self.write_batch = write_batch
         self.max_reply_bytes = limits.max_reply_bytes
+        self.resends = limits.resends
         self._dialer = dialer
         self._limits = limits
         self._loop = loop

@@ -53,6 +53,7 @@ class PyreqwestTransport:
         ca_file: str | None = None,
         max_connections: int | None = None,
         max_reply_bytes: int = MAX_REPLY_BYTES,
+        resends: bool = True,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         roots = trusted_roots(ca_file, environment)
@@ -79,6 +80,7 @@ class PyreqwestTransport:
         except exceptions.PyreqwestError as fault:
             raise JobError(f"cannot set up HTTP: {_last_cause(fault)}") from None
         self._connect_timeout_s = connect_timeout_s
+        self._resends = resends
         self._max_reply_bytes = max_reply_bytes
         self._header_maps: dict[int, tuple[Mapping[str, str], HeaderMap]] = {}
         self._origins: dict[str, Origin] = {}
@@ -92,7 +94,8 @@ class PyreqwestTransport:
         if not isinstance(got, exceptions.PyreqwestError | ValueError):
             return got
         lost_after_s = perf_counter() - started_s
-        if origin.name in self._answered and lost_after_s < _STALE_WITHIN_S and _is_lost_after_sending(got):
+        may_be_stale = self._resends and origin.name in self._answered
+        if may_be_stale and lost_after_s < _STALE_WITHIN_S and _is_lost_after_sending(got):
             got = await self._attempt(url, origin, headers, body, timeout_s - lost_after_s)
             if not isinstance(got, exceptions.PyreqwestError | ValueError):
                 return got

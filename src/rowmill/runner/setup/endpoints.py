@@ -182,7 +182,10 @@ async def _open(job: Job, schema: AnswerReader | None, endpoint: Endpoint, stack
     if endpoint.given is not None:
         return endpoint.given
     transport = open_transport(
-        endpoint.resolved.url or LOOPBACK, connect_timeout_s=job.connect_timeout_s, ca_file=endpoint.spec.ca_file
+        endpoint.resolved.url or LOOPBACK,
+        connect_timeout_s=job.connect_timeout_s,
+        ca_file=endpoint.spec.ca_file,
+        resends=job.budget_usd is None,  # each send is reserved for
     )
     stack.push_async_callback(transport.close)
     if endpoint.resolved.provider == "local":
