@@ -27,7 +27,8 @@ def open_transport(
 ) -> Transport:
     """The transport for requests to `url`: the direct one, or the library's where a proxy stands in between.
 
-    `max_connections` None is no limit; without `resends` nothing is sent again unasked.  Raises JobError for a bad `ca_file` or another certificate that cannot be read.
+    `max_connections` None is no limit; without `resends` nothing is sent again unasked.  Raises JobError for a bad
+    `ca_file` or another certificate that cannot be read.
     """
     from rowmill.io.http.lasting import import_for_good
     from rowmill.io.http.origin import origin_of
