@@ -151,7 +151,9 @@ class RunFileReader:
         return totals
 
     def errors(self) -> Sequence[tuple[str, int]]:
-        """The most frequent errors of rows that ended badly."""
+        """The most frequent errors of rows that ended badly; rows are looked through only where some did."""
+        if GOOD.issuperset(self.totals().counts):
+            return ()
         marks = ", ".join("?" * len(GOOD))
         return frequent_errors(self._all(ERRORS.format(marks), tuple(GOOD)))
 
