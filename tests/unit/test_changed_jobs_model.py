@@ -29,7 +29,7 @@ from rowmill.store.reader import RunFileReader
 from rowmill.store.spool import Spool, SpoolRules
 from rowmill.store.writer import Writer
 
-PAIRS = 500
+PAIRS = 250
 ROWS = [{"lang": lang, "text": f"text {at}"} for at, lang in enumerate(["en", "de", "en", "de", "en"])]
 ROWS.append({"lang": "de", "text": " "})
 BLANK = 5
@@ -266,7 +266,7 @@ def found(plan: Plan, on_change: str) -> Expected:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", range(20))
+@pytest.mark.parametrize("part", range(40))
 def test_what_is_sent_again_after_a_change_is_what_the_model_says(part: int) -> None:
     shared_memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as folder:

@@ -8,7 +8,7 @@ import pytest
 
 from rowmill.job import Job
 from rowmill.job.model import AnswerSpec, EndpointSpec, HttpSpec
-from rowmill.job.version import definition, fingerprint
+from rowmill.job.version import changed_lines, definition, fingerprint
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -92,3 +92,17 @@ def test_a_key_that_changes_what_is_sent_or_read_changes_the_version(key: str) -
 )
 def test_a_key_that_changes_neither_leaves_the_version(changed: dict[str, Any]) -> None:
     assert version_of(BASE) == version_of({**BASE, **changed})
+
+
+def lines_of(prompt: str) -> dict[str, Any]:
+    return definition(Job.model_validate({"source": "in.csv", "output": "out.jsonl", **BASE, "prompt": prompt}))
+
+
+def test_the_first_lines_that_differ_are_shown_also_of_a_long_prompt_that_is_all_other() -> None:
+    old, new = (
+        lines_of("{{ text }}\n" + "\n".join(f"{word} {n} {n * n}" for n in range(1500))) for word in ("an", "the")
+    )
+    shown = changed_lines(old, new)
+    assert shown[:2] == ["- an 0 0", "- an 1 1"]
+    assert shown[-1] == "... 2994 more lines differ"
+    assert changed_lines(old, old) == []

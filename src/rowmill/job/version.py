@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import ndiff
+from difflib import unified_diff
 from hashlib import blake2b
 from typing import Any
 
@@ -16,6 +16,7 @@ from rowmill.job.model import EndpointSpec, Job, effective_params, endpoint_name
 
 SHOWN_CHARS = 60
 SHOWN_LINES = 6
+MOST_COMPARED = 2000
 
 Definition = Mapping[str, Any]
 
@@ -98,11 +99,13 @@ def _messages(old: Sequence[Any], new: Sequence[Any]) -> list[str]:
 
 def changed_lines(old: Definition, new: Definition) -> list[str]:
     """The first lines of what is asked that differ, as `- old` and `+ new`."""
-    before, after = list(_asked_lines(old)), list(_asked_lines(new))
+    before, after = list(_asked_lines(old))[:MOST_COMPARED], list(_asked_lines(new))[:MOST_COMPARED]
+    # Not `ndiff`, which compares every line with every other, character by character.
+    found = [*unified_diff(before, after, n=0, lineterm="")][2:]  # behind the names of two files
     lines = [
-        shortened(f"{line[0]} {line[2:]}", SHOWN_CHARS * 2)
-        for line in ndiff(before, after)
-        if line[0] in "+-" and line[2:].strip()
+        shortened(f"{line[0]} {line[1:]}", SHOWN_CHARS * 2)
+        for line in found
+        if line and line[0] in "+-" and line[1:].strip()
     ]
     more = [f"... {len(lines) - SHOWN_LINES} more lines differ"] if len(lines) > SHOWN_LINES else []
     return [*lines[:SHOWN_LINES], *more]

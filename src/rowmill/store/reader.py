@@ -39,11 +39,11 @@ SELECT v.id, v.fingerprint, v.model, v.definition, v.accepted,
 FROM versions AS v ORDER BY v.id
 """
 FINISHED = "SELECT id FROM rows WHERE id BETWEEN ? AND ? AND requeued = 0"
-# Of errors that differ from row to row the first thousand stand for all.
+# Where errors differ from row to row these many stand for all.
 ERRORS = """
 SELECT error, count(*) FROM rows
 WHERE id >= 0 AND requeued = 0 AND error IS NOT NULL AND status NOT IN ('duplicate', {})
-GROUP BY error ORDER BY 2 DESC LIMIT 1000
+GROUP BY error ORDER BY 2 DESC LIMIT 100000
 """
 SECONDS = """
 SELECT id >> 16, sum(latency_s) FROM attempts WHERE id >= 0 AND latency_s IS NOT NULL GROUP BY id >> 16
