@@ -82,9 +82,7 @@ def _in_folder(document: Document, folder: str) -> Document:
 
 def _with_files(document: Document, folder: str) -> Document:
     """Reads the files that stand for texts (`@FILE`, a schema's file) and makes paths of secrets absolute."""
-    values = dict(document.values)
-    faults = list(document.faults)
-    files = list(document.files)
+    values, faults, files = dict(document.values), list(document.faults), list(document.files)
 
     def text_of(value: Any, *path: str | int) -> Any:
         try:
