@@ -75,7 +75,7 @@ def test_a_connection_cut_in_the_middle_of_reading_loses_nothing(
     code, err = finish(process)
     assert code == 4
     assert "broke off after" in err
-    assert "run the same command again" in err
+    assert "run the job's first command again" in err
     assert postgresql.value(f"SELECT to_regclass('{table}')::text") is None
     postgresql.sql("DROP TABLE stopper", "CREATE TABLE stopper (at bigint)")
     ended = workplace.run(*asked, source=postgresql.url)
