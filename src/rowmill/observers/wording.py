@@ -12,7 +12,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def printable(text: str) -> str:
     """`text` without control characters: what a server says must not steer the terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _CONTROL.sub("\ufffd", text)
 
 
 def duration(seconds: float | None) -> str:

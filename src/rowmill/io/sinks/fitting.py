@@ -12,7 +12,7 @@ from rowmill.core.rows.outputs import mark_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NUL, ESCAPED_NUL, REPLACEMENT = "\0", "\\u0000", "\N{REPLACEMENT CHARACTER}"
+NUL, ESCAPED_NUL, REPLACEMENT = "\0", "\\u0000", "\ufffd"
 
 
 def is_scalar(kind: pa.DataType) -> bool:
