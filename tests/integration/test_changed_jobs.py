@@ -43,18 +43,23 @@ def bare(tmp_path: Path) -> Iterator[Workplace]:
         yield Workplace(tmp_path, simulator)
 
 
+def stop_amid_repairs(bare: Workplace, server: AnsweringServer) -> None:
+    """A run over three rows, all of which were answered badly and asked for once more, without a reply to that."""
+    bare.write_rows(3)
+    bare.write("job.yaml", JOB.format(prompt="Old", schema="yes|no", model="old", url=server.url))
+    process = bare.begin("run", "job.yaml")
+    until(lambda: len(server.asked) == 6, process)
+    stop_at_once(process)
+
+
 def test_a_stored_reply_to_an_old_prompt_is_no_answer_to_the_new_one(bare: Workplace) -> None:
     def answer(body: Body) -> str | None:
         if body["model"] == "new":
             return label("yes")
         return label("maybe") if len(body["messages"]) == 1 else None  # the repair hangs
 
-    bare.write_rows(3)
     with AnsweringServer(answer) as server:
-        bare.write("job.yaml", JOB.format(prompt="Old", schema="yes|no", model="old", url=server.url))
-        process = bare.begin("run", "job.yaml")
-        until(lambda: len(server.asked) == 6, process)
-        stop_at_once(process)
+        stop_amid_repairs(bare, server)
         bare.write("job.yaml", JOB.format(prompt="New", schema="yes|no|maybe", model="new", url=server.url))
         ended = bare.rowmill("run", "job.yaml")
         assert ended.code == 0, ended.err
@@ -71,12 +76,8 @@ def test_a_stored_reply_of_the_same_job_is_read_and_not_bought_again(bare: Workp
             return label("maybe")
         return None if hangs[0] else label("no")
 
-    bare.write_rows(3)
     with AnsweringServer(answer) as server:
-        bare.write("job.yaml", JOB.format(prompt="Old", schema="yes|no", model="old", url=server.url))
-        process = bare.begin("run", "job.yaml")
-        until(lambda: len(server.asked) == 6, process)
-        stop_at_once(process)
+        stop_amid_repairs(bare, server)
         hangs[0] = False
         server.released.set()
         assert bare.rowmill("run", "job.yaml").code == 0
