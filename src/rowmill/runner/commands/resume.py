@@ -8,15 +8,10 @@ from rowmill.errors import JobError
 from rowmill.events import Notice
 from rowmill.ports import Observer
 from rowmill.records import Result
-from rowmill.runner.output.destinations import check_destination
 from rowmill.runner.output.exporting import run_file_of, sendable_job
-from rowmill.runner.output.untouched import keep_edits
 from rowmill.runner.session.loop import leave, signals
 from rowmill.runner.session.start import Start
-from rowmill.runner.setup.endpoints import resolve_endpoints
-from rowmill.runner.setup.plan import make_plan
-from rowmill.runner.setup.pricing import priced
-from rowmill.store.lock import RunFileLock
+from rowmill.runner.session.taken_up import taken_up
 from rowmill.store.reader import RunFileReader
 
 
@@ -36,12 +31,7 @@ def resume(
         path = run_file_of(output, run_file)
         with RunFileReader(path) as reader:
             job = sendable_job(reader, output)
-        plan = make_plan(job, run_file=str(path))
-        endpoints = priced(job, resolve_endpoints(job))
-        with RunFileLock(path):
-            if plan.target is not None:
-                check_destination(plan.target, path)
-            keep_edits(plan.job, path)
+        with taken_up(job, path) as (plan, endpoints):
             with RunFileReader(path, checked=False) as reader:
                 stored, is_whole = reader.row_total(), reader.is_complete()
                 pending = stored - sum(reader.totals().counts.values())
